@@ -65,6 +65,10 @@ _REFUSALS: Final[tuple[tuple[Callable[[LoadSpec], object], str], ...]] = (
         "phases say how long a load runs: it takes no duration and no number of transactions",
     ),
     (
+        lambda spec: spec.through_outage and (spec.phases or spec.duration_s is None),
+        "a load that goes through an outage takes a duration: no number of transactions and no phases",
+    ),
+    (
         lambda spec: spec.max_tries == 0 and spec.transactions is not None and spec.latency_limit_ms is None,
         "unlimited tries need a latency limit or a duration",
     ),
@@ -185,9 +189,10 @@ def _given(spec: LoadSpec) -> list[tuple[str, str]]:
 
 
 def endpoint_words(endpoint: LoadEndpoint) -> list[str]:
-    """Return -h, -p, -U, and the database by position."""
-    arguments = ["-h", endpoint.host] if endpoint.host else []
-    return [*arguments, "-p", str(endpoint.port), "-U", endpoint.user, _database(endpoint)]
+    """Return -h and -p, of several hosts as lists of libpq, -U, and the database by position."""
+    hosts, ports = zip((endpoint.host, endpoint.port), *endpoint.further, strict=True)
+    arguments = ["-h", ",".join(hosts)] if any(hosts) else []
+    return [*arguments, "-p", ",".join(map(str, ports)), "-U", endpoint.user, _database(endpoint)]
 
 
 def _database(endpoint: LoadEndpoint) -> str:

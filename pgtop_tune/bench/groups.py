@@ -11,7 +11,7 @@ import asyncio
 import math
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from msgspec import Struct
 from msgspec.structs import asdict, replace
@@ -19,7 +19,7 @@ from msgspec.structs import asdict, replace
 from pgtop_tune.bench.messages import BoundedText
 from pgtop_tune.bench.places import Running
 from pgtop_tune.bench.report import parse_progress, parse_report
-from pgtop_tune.bench.transaction_log import TransactionLog
+from pgtop_tune.bench.transaction_log import LogStatistics
 from pgtop_tune.model.bench import (
     BenchProgress,
     BenchReport,
@@ -38,6 +38,18 @@ _PATIENCE_S: Final = 3.0
 """The longest wait for the progress line of a group; one that comes later counts in the next second."""
 
 
+class GroupLog(Protocol):
+    """The transaction log of a pgbench; see `TransactionLog`."""
+
+    @property
+    def behind(self) -> bool: ...
+    @property
+    def first_commit_s(self) -> float | None: ...
+    def read(self, *, final: bool = False) -> Sequence[LatencySecond]: ...
+    def statistics(self) -> LogStatistics: ...
+    def close(self) -> None: ...
+
+
 class PgbenchGroup:
     """A pgbench of a run, running or ended.
 
@@ -46,10 +58,12 @@ class PgbenchGroup:
         bounded: Whether it ends by itself: by its time, or its number of transactions.
         take_line: Takes each progress line.
         take_end: Is called once, when pgbench is gone and all of its output was read.
+        take_message: Takes each other line of stderr.
 
     Attributes:
         facts: As a frame has it.
         leaving: Whether its end is next_level.
+        forced: Whether it did not end in order when it was asked to.
         status: Exit status of pgbench, 128 + n where signal n ended it; None while it runs, and after a torn-down loop.
         report: pgbench's final report, None while it runs and where there was none.
         stdout: Text that it printed there, bounded. Foreign text.
@@ -62,17 +76,18 @@ class PgbenchGroup:
         self,
         facts: ClientGroup,
         running: Running,
-        log: TransactionLog,
+        log: GroupLog,
         *,
         spawned_ms: int,
         bounded: bool,
         take_line: Callable[[PgbenchGroup, BenchProgress], None],
         take_end: Callable[[PgbenchGroup], None],
+        take_message: Callable[[PgbenchGroup, str], None] | None = None,
     ) -> None:
         self.facts = facts
         self.spawned_ms = spawned_ms
         self.bounded = bounded
-        self.leaving = False
+        self.leaving = self.forced = False
         self.over = False
         self.status: int | None = None
         self.report: BenchReport | None = None
@@ -86,6 +101,7 @@ class PgbenchGroup:
         self._ahead_s = round((running.clock.ahead_ms if running.clock else 0.0) / 1000.0)
         self._take_line = take_line
         self._take_end = take_end
+        self._take_message = take_message
         self._life = asyncio.create_task(self._live())
 
     def read_log(self, *, final: bool = False) -> None:
@@ -105,6 +121,7 @@ class PgbenchGroup:
             self._running.signal("ALRM")
             done, _ = await asyncio.wait((self._life,), timeout=STOP_GRACE_S)
             if not done:
+                self.forced = True
                 await self._running.stop()
             await asyncio.shield(self._life)
 
@@ -126,6 +143,8 @@ class PgbenchGroup:
         progress = parse_progress(line, self.facts.started_ms / 1000.0)
         if progress is None:
             self.stderr.add(line)
+            if self._take_message is not None:
+                self._take_message(self, line)
         else:
             self._take_line(self, progress)
             self.begun.set()

@@ -120,6 +120,7 @@ _CONSEQUENCE: Final = re.compile(
 _NOT_PREPARED: Final = re.compile(r'ERROR:  prepared statement ".*" does not exist')
 """Said after the statement was refused as well: then that is the reason."""
 _ABORTED: Final = re.compile(r"client \d{1,9} script (\d{1,3}) aborted in command")
+_LOST: Final = re.compile(r"client (\d{1,9}) (?:script \d{1,9} )?aborted\b")
 _SEVERITY: Final = re.compile(r"^(?:pgbench: (?:error|fatal): )?")
 _BEGINS: Final = re.compile(r"pgbench: |(?:ERROR|FATAL|PANIC):  |client \d")
 _MOST_LINES: Final = 6
@@ -172,6 +173,11 @@ def _compiled(*rows: tuple[str, str]) -> tuple[tuple[re.Pattern[str], str], ...]
 
 _HINTS_OF_STATEMENTS: Final = _compiled(*_EITHER, *_STATEMENTS)
 _HINTS_OF_PGBENCH: Final = _compiled(*_EITHER, *_OWN)
+
+
+def lost_clients(line: str) -> tuple[int, ...]:
+    """Return the numbers of the clients that a line of stderr says were aborted; threads may share a line."""
+    return tuple(int(number) for number in _LOST.findall(line))
 
 
 def last_words(stderr: str) -> str:

@@ -24,12 +24,15 @@ from msgspec import Struct
 
 from pgtop_tune.base.errors import LoadProblem, UsageProblem
 from pgtop_tune.base.secret import Secret
+from pgtop_tune.bench.argv import LOG_NAME
 from pgtop_tune.bench.locate import Pgbench, find_pgbench
 from pgtop_tune.bench.messages import lines_of
 from pgtop_tune.bench.ports import LoadEndpoint, environment
 from pgtop_tune.bench.profiles import Script
+from pgtop_tune.process import attempts
 from pgtop_tune.process.guard import MARKER
 from pgtop_tune.process.guarded_program import GuardedAsync, start_guarded_async
+from pgtop_tune.process.own_program import file_argv
 
 PREFIX: Final = "pgtop-tune-load-"
 MEMORY: Final = Path("/dev/shm")
@@ -198,6 +201,8 @@ class RunOrder(Struct, frozen=True):
         argv: Command line of pgbench, with paths as they are in the place where it runs.
         directory: A directory on this machine that does not exist yet; the files of its log appear in it.
         scripts: The files it reads, as they are here.
+        attempts: Whether it is started again until it is at work (`process/attempts.py`), on this machine only.
+        number: Variable of the scripts that gets the number of the attempt; "" for none.
     """
 
     argv: tuple[str, ...]
@@ -205,6 +210,8 @@ class RunOrder(Struct, frozen=True):
     endpoint: LoadEndpoint
     directory: Path
     scripts: tuple[Script, ...] = ()
+    attempts: bool = False
+    number: str = ""
 
 
 class Running(Protocol):
@@ -320,6 +327,16 @@ class LocalRunning:
         self._kept.remove()
 
 
+EVERY_S: Final = 0.05
+"""Longest time between the begins of two attempts, unless one takes longer."""
+
+
+def _attempts_argv(order: RunOrder) -> list[str]:
+    log = str(order.directory / LOG_NAME)
+    number = ["--number", order.number] if order.number else []
+    return [*file_argv(attempts.__file__), "--every", str(EVERY_S), "--log", log, *number, "--"]
+
+
 class LocalPlace:
     """This machine; methods as in `LoadPlace`."""
 
@@ -340,7 +357,7 @@ class LocalPlace:
         try:
             passfile = directory.write_passfile(password) if password is not None else None
             guarded = await start_guarded_async(
-                order.argv,
+                [*_attempts_argv(order), *order.argv] if order.attempts else order.argv,
                 signal="INT",
                 grace_s=GUARD_GRACE_S,
                 remove=(directory.path,),

@@ -95,6 +95,7 @@ class LoadEndpoint(Struct, frozen=True):
         env: Further libpq variables, over those of our own environment: PGSSLMODE, PGSSLROOTCERT, …
         keywords: libpq keywords that are no variables, or variables that an older libpq would pass over without a
             word; none is secret. They stand beside the name of the database.
+        further: (host, port) of the other hosts that clients try, in this order; none pins them to one server.
     """
 
     host: str
@@ -104,10 +105,11 @@ class LoadEndpoint(Struct, frozen=True):
     password: Secret | None = None
     env: Mapping[str, str] = field(default_factory=dict)
     keywords: Mapping[str, str] = field(default_factory=dict)
+    further: tuple[tuple[str, int], ...] = ()
 
     def __str__(self) -> str:
-        name = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{name}:{self.port}"
+        named = [(f"[{host}]" if ":" in host else host, port) for host, port in ((self.host, self.port), *self.further)]
+        return ",".join(f"{name}:{port}" for name, port in named)
 
     @property
     def of_this_machine(self) -> bool:

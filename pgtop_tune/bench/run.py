@@ -11,7 +11,6 @@ import time
 from asyncio import FIRST_COMPLETED
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from pathlib import Path
 from typing import Any, Final, Protocol
 
 from msgspec import Struct
@@ -19,28 +18,19 @@ from msgspec.structs import replace
 
 from pgtop_tune.base.errors import LoadProblem
 from pgtop_tune.base.secret import without_secrets
-from pgtop_tune.bench.argv import LOG_NAME, check_spec, run_argv, scripts_of, shell_quoted, threads_for
 from pgtop_tune.bench.groups import MergedProgress, PgbenchGroup, merged_report, shared_level, staying, wall_ms
-from pgtop_tune.bench.locate import Pgbench
-from pgtop_tune.bench.log_seconds import LogLayout
 from pgtop_tune.bench.messages import hint_for, last_words, with_script
-from pgtop_tune.bench.phases import LoadStep, steps_of
-from pgtop_tune.bench.places import LoadPlace, RunOrder, unused_name
-from pgtop_tune.bench.ports import LoadEndpoint
-from pgtop_tune.bench.profiles import Profile, read_script
+from pgtop_tune.bench.phases import LoadStep
 from pgtop_tune.bench.silences import Silences
-from pgtop_tune.bench.transaction_log import LogStatistics, TransactionLog
+from pgtop_tune.bench.transaction_log import LogStatistics
 from pgtop_tune.model.bench import (
     BenchProgress,
     BenchReport,
     BenchRun,
-    ClientGroup,
     LatencySecond,
     LoadLevel,
-    LoadSpec,
     PhaseSpan,
     RunState,
-    ScriptChoice,
     Seam,
     Silence,
 )
@@ -69,6 +59,8 @@ class StartGroup(Protocol):
         bounded: bool,
         take_line: Callable[[PgbenchGroup, BenchProgress], None],
         take_end: Callable[[PgbenchGroup], None],
+        take_message: Callable[[PgbenchGroup, str], None],
+        again: bool = False,
     ) -> PgbenchGroup:
         """Start it.
 
@@ -77,6 +69,7 @@ class StartGroup(Protocol):
             generator: Number of the machine, from 0.
             started_ms: Begin of the run, or of the change.
             bounded: With the time, or the transactions, of the run; else until it is stopped.
+            again: Start it again until its clients are connected (`process/attempts`).
 
         Raises:
             LoadProblem: It cannot be started.
@@ -307,6 +300,7 @@ class PgbenchRun:
                     bounded=bounded,
                     take_line=self._take_line,
                     take_end=self._take_end,
+                    take_message=self._take_message,
                 )
                 for number, (generator, part) in enumerate(parts_with_clients, first)
             ),
@@ -336,10 +330,13 @@ class PgbenchRun:
         self._is_at_work()
         self._give(lines)
 
+    def _take_message(self, group: PgbenchGroup, line: str) -> None:
+        """Take a line of stderr that is no progress."""
+
     def _take_end(self, group: PgbenchGroup) -> None:
         self._take_seconds(group)
         if not group.leaving and group.status not in (0, None):
-            message = _failure(group.stderr.text(), _own_status(group.status), self.facts.scripts)
+            message = failure_words(group.stderr.text(), _own_status(group.status), self.facts.scripts)
             group.facts = replace(group.facts, problem=message)
         self._tell_groups()
         self._give(self._merged.leave(group.facts.number))
@@ -529,7 +526,8 @@ def _own_status(status: int | None) -> int | None:
     return status if status is None or status <= _SIGNALLED else _SIGNALLED - status
 
 
-def _failure(stderr: str, exit_status: int | None, scripts: Sequence[str]) -> str:
+def failure_words(stderr: str, exit_status: int | None, scripts: Sequence[str]) -> str:
+    """Return why pgbench ended, with a hint on a line of its own."""
     message = without_secrets(last_words(stderr)) or _silent_end(exit_status)
     hint = hint_for(message)
     message = with_script(message, stderr, scripts)
@@ -540,128 +538,3 @@ def _silent_end(exit_status: int | None) -> str:
     if exit_status is not None and exit_status < 0:
         return f"signal {-exit_status} ended pgbench"
     return f"pgbench printed nothing; exit status {exit_status}"
-
-
-def planned_argv(
-    spec: LoadSpec, profile: Profile, pgbench: Pgbench, endpoint: LoadEndpoint, load_place: LoadPlace, directory: Path
-) -> list[str]:
-    """Return the exact command line of a run, with paths as they are in that place.
-
-    Args:
-        directory: Directory of the run, on this machine.
-
-    Raises:
-        LoadProblem: A spec pgbench would refuse.
-    """
-    there = load_place.scripts(scripts_of(spec, profile), directory)
-    choices = tuple(ScriptChoice(str(script.file), script.weight) for script in there)
-    return run_argv(replace(spec, scripts=choices), profile, pgbench, endpoint, load_place.directory(directory))
-
-
-class Generator(Struct, frozen=True):
-    """A machine that clients of a load come from, and its pgbench."""
-
-    load_place: LoadPlace
-    pgbench: Pgbench
-
-
-async def start_run(
-    number: int,
-    spec: LoadSpec,
-    profile: Profile,
-    generators: Sequence[Generator],
-    endpoint: LoadEndpoint,
-    directory: Path,
-) -> PgbenchRun:
-    """Start pgbench.
-
-    Args:
-        number: Number of the run in this session.
-        generators: The machines that the clients are shared by; one at least.
-        directory: A directory of this machine that does not exist yet, for the log of the first group.
-
-    Raises:
-        LoadProblem: A spec pgbench would refuse, no directory, no script file, or pgbench cannot be started.
-        UsageProblem: Its phases are none.
-    """
-    steps = steps_of(spec)
-    level = steps[0].level if steps else spec.level
-    check_spec(spec)
-    scripts = scripts_of(spec, profile)
-    hashes = tuple(read_script(script.file).sha256 for script in scripts)
-    started_ms = wall_ms()
-
-    async def start_group(
-        number: int,
-        generator: int,
-        level: LoadLevel,
-        *,
-        started_ms: int,
-        bounded: bool,
-        take_line: Callable[[PgbenchGroup, BenchProgress], None],
-        take_end: Callable[[PgbenchGroup], None],
-    ) -> PgbenchGroup:
-        load_place, pgbench = generators[generator].load_place, generators[generator].pgbench
-        group_spec = replace(
-            spec,
-            clients=level.clients,
-            rate_per_s=level.rate_per_s,
-            duration_s=spec.duration_s if bounded else None,
-            seed=None if spec.seed is None else spec.seed + number - 1,
-        )
-        there = directory if number == 1 else unused_name(directory.parent)
-        argv = planned_argv(group_spec, profile, pgbench, endpoint, load_place, there)
-        spawned_ms = wall_ms()
-        running = await load_place.start(
-            RunOrder(argv=tuple(argv), pgbench=pgbench, endpoint=endpoint, directory=there, scripts=scripts)
-        )
-        facts = ClientGroup(
-            number=number,
-            clients=level.clients,
-            rate_per_s=level.rate_per_s,
-            threads=threads_for(group_spec),
-            started_ms=started_ms,
-            command=without_secrets(shell_quoted([without_secrets(word) for word in argv])),
-            pid=running.pid,
-            machine=load_place.name,
-            clock_ahead_ms=running.clock.ahead_ms if running.clock else None,
-            clock_uncertain_ms=running.clock.uncertain_ms if running.clock else None,
-        )
-        layout = LogLayout(lag=level.rate_per_s is not None, scripts=max(len(scripts), 1))
-        return PgbenchGroup(
-            facts,
-            running,
-            TransactionLog(running.directory, LOG_NAME, facts.threads, layout=layout),
-            spawned_ms=spawned_ms,
-            bounded=bounded,
-            take_line=take_line,
-            take_end=take_end,
-        )
-
-    facts = BenchRun(
-        run=number,
-        profile="" if spec.scripts else profile.name,
-        command="",
-        pgbench_version=generators[0].pgbench.version,
-        pid=None,
-        started_ms=started_ms,
-        state=RunState.STARTING,
-        clients=level.clients,
-        threads=threads_for(spec),
-        duration_s=round(sum(step.seconds for step in steps)) if steps else spec.duration_s,
-        rate_per_s=level.rate_per_s,
-        protocol=spec.protocol,
-        sampling_rate=profile.sampling_rate(level.rate_per_s),
-        transactions=spec.transactions,
-        latency_limit_ms=spec.latency_limit_ms,
-        max_tries=spec.max_tries,
-        connect_per_transaction=spec.connect_per_transaction,
-        scripts=tuple(script.file.name for script in scripts) or (profile.builtin,),
-        machine=", ".join(filter(None, (generator.load_place.name for generator in generators))),
-        seed=spec.seed,
-        script_hashes=hashes,
-        continue_on_error=spec.continue_on_error,
-    )
-    run = PgbenchRun(facts, start_group, len(generators), steps)
-    await run.begin()
-    return run

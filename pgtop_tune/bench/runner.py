@@ -16,13 +16,16 @@ from msgspec.structs import replace
 
 from pgtop_tune.base.errors import LoadProblem
 from pgtop_tune.bench.argv import shell_quoted
+from pgtop_tune.bench.commit_log import CountingClients
 from pgtop_tune.bench.datasets.recognise import found_variables
 from pgtop_tune.bench.locate import Pgbench
+from pgtop_tune.bench.outage_run import OutageRun
 from pgtop_tune.bench.phases import steps_of
 from pgtop_tune.bench.places import LoadPlace, LocalPlace, base_directory, sweep, unused_name
 from pgtop_tune.bench.ports import LoadEndpoint, SqlSession, with_settings
 from pgtop_tune.bench.profiles import Profile, Profiles, check_script, load_profiles, read_script, with_variables
-from pgtop_tune.bench.run import Generator, PgbenchRun, planned_argv, start_run
+from pgtop_tune.bench.run import PgbenchRun
+from pgtop_tune.bench.run_start import Generator, planned_argv, start_run
 from pgtop_tune.bench.transaction_log import LogStatistics
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.bench import (
@@ -142,8 +145,11 @@ class PgbenchRunner:
         settings = with_settings(self.endpoint, spec.settings).env.get("PGOPTIONS", "") if spec.settings else ""
         return f"PGOPTIONS={shell_quoted([settings])} {shell_quoted(argv)}" if settings else shell_quoted(argv)
 
-    async def start(self, spec: LoadSpec) -> None:
+    async def start(self, spec: LoadSpec, counting: CountingClients | None = None) -> None:
         """Start pgbench. That it is connected, or failed to, shows in the samples.
+
+        Args:
+            counting: Clients that count commits beside a load that goes through an outage.
 
         Raises:
             LoadProblem: As `preview`, or a run is under way, or pgbench cannot be started.
@@ -153,6 +159,10 @@ class PgbenchRunner:
                 raise LoadProblem("a load is already running", "stop the load first")
             spec, profile = await self._complete(spec)
             generators = await self._generators()
+            if spec.through_outage and self.machine:
+                raise LoadProblem(
+                    "clients of other machines are not replaced in an outage", "leave out --load-from, or run it there"
+                )
             fewest = min((spec.clients, *(step.level.clients or spec.clients for step in steps_of(spec))))
             if fewest < len(generators):
                 raise LoadProblem(f"{len(generators)} machines need as many clients", "pass more with -c")
@@ -165,6 +175,7 @@ class PgbenchRunner:
                 generators,
                 endpoint=endpoint,
                 directory=self._next_directory,
+                counting=counting,
             )
             self._runs += 1
             self._next_directory = unused_name(self._base)
@@ -245,6 +256,11 @@ class PgbenchRunner:
     def output(self) -> tuple[str, str]:
         """Return stdout and stderr of the last run (without progress lines), bounded. Foreign text."""
         return self._run.output() if self._run is not None else ("", "")
+
+    @property
+    def outage_run(self) -> OutageRun | None:
+        """Return the last run, if it replaces lost clients."""
+        return self._run if isinstance(self._run, OutageRun) else None
 
     @property
     def log_statistics(self) -> LogStatistics:

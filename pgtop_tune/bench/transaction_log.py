@@ -15,6 +15,7 @@ import ctypes
 import errno
 import math
 import os
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -79,6 +80,12 @@ class GrowingFile:
         self._give_back(all_read=all_read)
         return lines
 
+    @property
+    def is_removed(self) -> bool:
+        """Return whether the file was removed before anything was written."""
+        state = os.fstat(self._fd)
+        return not state.st_size and not state.st_nlink
+
     def close(self) -> None:
         """Let go of the file."""
         if self._fd >= 0:
@@ -119,10 +126,18 @@ _LONGEST_WAIT_S: Final = 120.0
 """Twice what a thread with one transaction per second needs to fill its buffer."""
 _SILENCE_DECAY: Final = 0.7
 
+_COMMIT: Final = re.compile(rb"^\d+ \d+ \d+ \d+ (\d{10}) (\d{1,6})\b", re.MULTILINE)
+"""A line of a successful transaction: the second and the microseconds of its end."""
 _SAMPLED: Final = 1 / 8
 """Of the chunks after a second's first `READ_LINES`, the share that is decoded and stands for the rest."""
 _GOLDEN: Final = (5.0**0.5 - 1.0) / 2.0
 """Steps of this size spread evenly and fall into no rhythm with the files, which are read by turns."""
+
+
+def commit_time(lines: bytes) -> float | None:
+    """Return the end of the first successful transaction among some lines, in seconds since the epoch."""
+    line = _COMMIT.search(lines)
+    return None if line is None else int(line[1]) + int(line[2]) / 1e6
 
 
 class LogStatistics(Struct, frozen=True):
@@ -144,12 +159,13 @@ class LogStatistics(Struct, frozen=True):
 
 
 class _File(Struct):
-    """One thread's file, and how long it is silent."""
+    """One thread's file, its first commit, and how long it is silent."""
 
     file: GrowingFile
     grew_at_s: float
     newest: int = -1
     silence_s: float | None = None
+    first_commit_s: float | None = None
 
     def grew(self, now_s: float, newest: int) -> None:
         self.newest = max(self.newest, newest)
@@ -211,6 +227,13 @@ class TransactionLog:
         self.behind = self._read_files(now_s, math.inf if final else self._most_bytes)
         return () if self.behind else self._complete_seconds(now_s, final)
 
+    @property
+    def first_commit_s(self) -> float | None:
+        """Return the end of the first successful transaction that was read, seconds since the epoch; None without."""
+        return min(
+            (file.first_commit_s for file in self._files.values() if file.first_commit_s is not None), default=None
+        )
+
     def statistics(self) -> LogStatistics:
         """Return the counts of the lines that were read so far."""
         return LogStatistics(
@@ -227,6 +250,10 @@ class TransactionLog:
             thread_file.file.close()
 
     def _find_files(self) -> None:
+        for name, thread_file in [*self._files.items()]:
+            if thread_file.newest < 0 and thread_file.file.is_removed:
+                # An attempt that did not connect.
+                self._files.pop(name).file.close()
         if len(self._files) >= self._threads:
             return
         for path in self._directory.glob(f"{self._prefix}*"):
@@ -251,6 +278,8 @@ class TransactionLog:
         return bool(unread)
 
     def _take(self, thread_file: _File, chunk: bytes, now_s: float) -> None:
+        if thread_file.first_commit_s is None:
+            thread_file.first_commit_s = commit_time(chunk)
         second = second_of(chunk)
         growing = None if second is None else self._open.get(second)
         if second is None or growing is None or growing.tail is None:

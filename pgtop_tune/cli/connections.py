@@ -170,8 +170,14 @@ def ask_password(user: str) -> Secret:
 
 
 @contextlib.asynccontextmanager
-async def opened(connection: ConnectionWords) -> AsyncIterator[tuple[PsycopgSession, ConnInfo]]:
+async def opened(
+    connection: ConnectionWords, *, follows: bool = False
+) -> AsyncIterator[tuple[PsycopgSession, ConnInfo]]:
     """Yield a session, and the connection to the host that it has reached, with a typed password.
+
+    Args:
+        connection: As typed.
+        follows: Yield the connection with all its hosts.
 
     Raises:
         UsageProblem: libpq refuses an option.
@@ -189,7 +195,7 @@ async def opened(connection: ConnectionWords) -> AsyncIterator[tuple[PsycopgSess
         conninfo = conninfo.with_password(ask_password(conninfo.user))
         sql_session = await open_sql_session(conninfo)
     try:
-        yield sql_session, conninfo.only(sql_session.reached.endpoint)
+        yield sql_session, conninfo if follows else conninfo.only(sql_session.reached.endpoint)
     except ServerProblem as refusal:
         raise LoadProblem(refusal.message, refusal.hint) from None
     finally:

@@ -177,6 +177,10 @@ class LiveParts:
         """
         return await own_sql_session(self._load_conninfo(), self._own_sessions)
 
+    async def open_following_session(self) -> PsycopgSession:
+        """Open a session as `open_sql_session`, on the server that a new client of the load would reach now."""
+        return await own_sql_session(self._conninfo, self._own_sessions)
+
     def load_endpoint(self) -> LoadEndpoint:
         """Return the endpoint of a load: of several hosts, that of our session.
 
@@ -228,15 +232,22 @@ class LiveSession(LiveParts):
 
 def endpoint_of(conninfo: ConnInfo) -> LoadEndpoint:
     """Return the server as pgbench takes it: the first of several hosts, in `ConnInfo.pinned` that of the session."""
-    conninfo = conninfo.only(conninfo.endpoints[0])
+    return following_endpoint(conninfo.only(conninfo.endpoints[0]))
+
+
+def following_endpoint(conninfo: ConnInfo) -> LoadEndpoint:
+    """Return all hosts of the connection as pgbench takes them: each new client tries them in their order."""
+    passwords = {endpoint.password and endpoint.password.reveal() for endpoint in conninfo.endpoints}
     return LoadEndpoint(
         host=conninfo.host,
         port=conninfo.port,
         user=conninfo.user,
         dbname=conninfo.dbname,
-        password=conninfo.password,
+        # A password of one host is for no other: .pgpass has each.
+        password=conninfo.password if len(passwords) == 1 else None,
         env=conninfo.for_pgbench(),
         keywords=conninfo.beside_variables(),
+        further=tuple((endpoint.host, endpoint.port) for endpoint in conninfo.endpoints[1:]),
     )
 
 
@@ -244,7 +255,12 @@ def endpoint_of(conninfo: ConnInfo) -> LoadEndpoint:
 
 
 async def targets(
-    endpoints: Sequence[str], sql_session: PsycopgSession, conninfo: ConnInfo, *, from_here: bool
+    endpoints: Sequence[str],
+    sql_session: PsycopgSession,
+    conninfo: ConnInfo,
+    *,
+    from_here: bool,
+    follows: bool = False,
 ) -> tuple[LoadTarget, ...]:
     """Return the endpoints; without any, the watched server.
 
@@ -253,6 +269,7 @@ async def targets(
         sql_session: A session on the watched server.
         conninfo: Connection of that session; endpoints take from it what they leave out, but for its secrets.
         from_here: pgbench runs on this machine. Elsewhere, this machine's own addresses mean another server.
+        follows: Clients follow the server to another of the hosts, or to another address of its name.
 
     Raises:
         UsageProblem: A word is no endpoint.
@@ -262,6 +279,8 @@ async def targets(
     from pgtop_tune.postgres.server.straight_way import Way, way_of
 
     watched = conninfo.pinned(sql_session.reached)
+    if not endpoints and follows:
+        return (LoadTarget(",".join(map(str, conninfo.endpoints)), following_endpoint(conninfo)),)
     if not endpoints:
         return (LoadTarget(str(watched.endpoints[0]), endpoint_of(watched if from_here else _from_there(watched))),)
     load_targets = []

@@ -317,7 +317,8 @@ def _of_patroni(server: Postmaster, data_directory: str, config_file: str, me: H
     )
 
 
-def _of_systemd(server: Postmaster, data_directory: str, config_file: str, me: Here) -> Managed | None:
+def of_systemd(server: Postmaster, data_directory: str, config_file: str, me: Here) -> Managed | None:
+    """Return the manager of a program that is the main process of a systemd unit; None for others."""
     unit = server.cgroup.rpartition("/")[2]
     if not _UNIT.fullmatch(unit):
         return None
@@ -399,7 +400,7 @@ def _of_pg_ctl(server: Postmaster, data_directory: str, config_file: str, me: He
     )
 
 
-_RULES: Final = (_of_a_guard, _of_patroni, _of_systemd, _of_debian, _of_container, _of_pg_ctl)
+_RULES: Final = (_of_a_guard, _of_patroni, of_systemd, _of_debian, _of_container, _of_pg_ctl)
 
 
 def _not_us(server: Postmaster) -> str:

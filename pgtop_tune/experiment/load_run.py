@@ -16,25 +16,29 @@ from msgspec.structs import replace
 
 from pgtop_tune.base.errors import ConnectionProblem, LoadProblem, NotLetIn, PgtopError, ServerProblem
 from pgtop_tune.base.foreign_answers import decodes
+from pgtop_tune.bench.commit_log import CountingClients
 from pgtop_tune.bench.datasets.recognise import found_variables, recognise_pgbench
 from pgtop_tune.bench.housekeeping import QUIET, TRUNCATE, DatasetTable, find_tables, tidy
 from pgtop_tune.bench.phases import peak_clients
 from pgtop_tune.bench.ports import SqlSession, safe_path
 from pgtop_tune.bench.profiles import Profile, reads_scale, with_variables
 from pgtop_tune.bench.runner import PgbenchRunner
+from pgtop_tune.experiment.commit_table import COUNTED_WITHIN_S, CommitTable, create_table
 from pgtop_tune.experiment.path import LoadTarget, limits, path_facts, poolers_looked_at, unreachable
 from pgtop_tune.experiment.record import AskedRun, record_of, record_of_nothing
 from pgtop_tune.experiment.run_guard import RunGuard
 from pgtop_tune.experiment.server_times import OpenSqlSession, RoleCounters, ServerClock
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
-from pgtop_tune.metrics.run_evidence import evidence_of
+from pgtop_tune.metrics.outage import outage_rows, server_changes
+from pgtop_tune.metrics.run_evidence import RunEvidence, evidence_of
 from pgtop_tune.metrics.server import client_backends, number
 from pgtop_tune.metrics.steady_state import SILENT, unrest
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import BenchReport, LoadSpec, RunState
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.instance import Instance, Kin, joined, kin
+from pgtop_tune.model.outage import AcknowledgedCommits, OutageResult
 from pgtop_tune.model.run_result import HousekeepingStep, RunFacts, RunResult, ScriptFile, ServerTimes
 from pgtop_tune.runtime.run_frames import FrameKeeper
 
@@ -217,12 +221,14 @@ class UnderWay(Struct, frozen=True):
         number: The number of the run, as frames have it.
         asked_run, facts: The request and the facts, for its record.
         before: The server's counters of statements before the run, where these are asked for.
+        commits: The table of the counting clients, or why there is none; for a run through an outage.
     """
 
     number: int
     asked_run: AskedRun
     facts: RunFacts
     before: RoleCounters | None
+    commits: CommitTable | str = ""
 
 
 class LoadRun:
@@ -263,6 +269,11 @@ class LoadRun:
         self._first: Instance | None = None
         self._restarted = ""
         self._runs = 0
+
+    @property
+    def machine(self) -> str:
+        """Return the machines that the load comes from; "" for this one."""
+        return self._runner.machine
 
     def compare(self, one_server: bool) -> None:
         """Compare the runs from the next one on with each other, or none: see `one_server`."""
@@ -325,7 +336,17 @@ class LoadRun:
         self._keeper.begin()
         where, spec = self._runner.endpoint, asked_run.spec
         before = await self._clock.before(where.user, where.dbname) if spec.per_statement else None
-        return UnderWay(number=await self._start(spec), asked_run=asked_run, facts=facts, before=before)
+        commits: CommitTable | str = ""
+        if spec.through_outage:
+            commits = await create_table(self._open_sql_session, spec.duration_s or 0)
+        counting = commits.counting(direct=facts.direct) if isinstance(commits, CommitTable) else None
+        try:
+            number = await self._start(spec, counting)
+        except BaseException:
+            if isinstance(commits, CommitTable):
+                await asyncio.shield(commits.compare((), 0.0))
+            raise
+        return UnderWay(number=number, asked_run=asked_run, facts=facts, before=before, commits=commits)
 
     async def finish(self, run: UnderWay) -> RunResult:
         """Wait for a run to end, by itself or stopped, and return its record."""
@@ -359,9 +380,9 @@ class LoadRun:
         command = await self._runner.preview(spec)
         return replace(_asked(cell), spec=spec, pgbench_version=version, command=command)
 
-    async def _start(self, spec: LoadSpec) -> int:
+    async def _start(self, spec: LoadSpec, counting: CountingClients | None = None) -> int:
         """Start pgbench; the number of the run."""
-        await self._runner.start(spec)
+        await self._runner.start(spec, counting)
         self._runs += 1
         return self._runs
 
@@ -378,6 +399,7 @@ class LoadRun:
     async def _record(self, run: UnderWay) -> RunResult:
         """Return the record of a run, once a frame has shown its end."""
         ended_ms = _now_ms()
+        commits = await self._commits(run)
         end_is_shown = await self._keeper.until(_shows_the_end(run.number), _FRAME_DEADLINE_S)
         report = self._runner.report
         facts = replace(run.facts, logged=self._runner.log_statistics.lines)
@@ -389,8 +411,31 @@ class LoadRun:
         if evidence is None:
             problem = "no frame covers the run: the session ended too early"
             return record_of_nothing(run.asked_run, facts, problem, "", ended_ms)
+        outage = None if commits is None else await self._outage(evidence, commits)
         record = record_of(run.asked_run, evidence, report, self._runner.output, ended_ms)
-        return replace(record, server_times=await self._server_times(run, report))
+        return replace(record, server_times=await self._server_times(run, report), outage=outage)
+
+    async def _commits(self, run: UnderWay) -> AcknowledgedCommits | None:
+        """Return the commits of the counting clients and their rows; None for a run that replaces no clients."""
+        outage_run = self._runner.outage_run
+        if outage_run is None:
+            return None
+        if isinstance(run.commits, str):
+            return AcknowledgedCommits(problem=run.commits)
+        patience_s = COUNTED_WITHIN_S if outage_run.facts.state is RunState.FINISHED else _LOOK_DEADLINE_S
+        commits = await run.commits.compare(outage_run.acknowledged(), patience_s)
+        return replace(commits, problem=outage_run.uncounted or commits.problem)
+
+    async def _outage(self, evidence: RunEvidence, commits: AcknowledgedCommits) -> OutageResult:
+        # Our own session may need longer to come back than clients do.
+        await self._keeper.until(_shows_server, _LOOK_DEADLINE_S)
+        outage_run = self._runner.outage_run
+        return OutageResult(
+            outages=outage_rows(evidence),
+            changes=server_changes(self._keeper.frames),
+            commits=commits,
+            waiting_clients=0 if outage_run is None else outage_run.waiting_clients,
+        )
 
     def _with_the_rest(self, frames: tuple[Frame, ...]) -> tuple[Frame, ...]:
         """Return the frames with pgbench's own last words: the session has ended, and no frame will show the end."""
@@ -613,7 +658,9 @@ class LoadRun:
 
     async def _warm_up(self, spec: LoadSpec, seconds: int) -> None:
         self._told(f"warming up for {seconds} s")
-        number = await self._start(replace(spec, duration_s=seconds, transactions=None, phases=""))
+        number = await self._start(
+            replace(spec, duration_s=seconds, transactions=None, phases="", through_outage=False)
+        )
         await self._runner.ended()
         await self._keeper.until(_shows_the_end(number), _FRAME_DEADLINE_S)
 
@@ -654,6 +701,10 @@ def _shows_the_end(number: int) -> Callable[[Interval], bool]:
         return not isinstance(bench, Unavailable) and bench.run.run == number and bench.run.state in _OVER
 
     return shows
+
+
+def _shows_server(interval: Interval) -> bool:
+    return not isinstance(sections.server(interval.newest), Unavailable)
 
 
 def _now_ms() -> int:

@@ -83,7 +83,7 @@ def record_of(
         ended_ms=ended_ms,
         open_loop=run.open_loop,
         sampling_rate=run.sampling_rate,
-        tps=figures.tps if run.complete and figures.tps is not None else partial_tps,
+        tps=figures.tps if run.complete and figures.tps is not None and not run.outages else partial_tps,
         latency_average_ms=figures.latency_average_ms,
         latency_stddev_ms=figures.latency_stddev_ms,
         connection_ms=figures.initial_connection_ms if not asked_run.spec.connect_per_transaction

@@ -29,7 +29,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pgtop_tune.base.errors import UsageProblem
-from pgtop_tune.base.paths import content_of
+from pgtop_tune.base.paths import NotOurs, content_of
 from pgtop_tune.base.toml_text import NotToml, tables_of, toml_source
 from pgtop_tune.health.check import CheckFinding
 from pgtop_tune.health.report import Accepted, CheckResult, Report
@@ -63,11 +63,14 @@ def project_wishes(path: Path | None = None) -> ProjectWishes:
         path: Another file than the one in this directory; it has to be there.
 
     Raises:
-        UsageProblem: It cannot be read, or says something it cannot mean; names every mistake.
+        UsageProblem: It cannot be read, says something it cannot mean, or was found here and others could have written
+            it; names every mistake.
     """
     file = path or Path(FILE_NAME)
     try:
-        parsed = tables_of(toml_source(content_of(file)))
+        parsed = tables_of(toml_source(content_of(file, own_by="" if path else f"name it: --config {FILE_NAME}")))
+    except NotOurs as refused:
+        raise UsageProblem(str(refused), refused.hint) from None
     except FileNotFoundError:
         if path is None:
             return ProjectWishes()

@@ -87,12 +87,16 @@ class RunEvidence(Struct, frozen=True, dict=True):
 
     @cached_property
     def gaps(self) -> tuple[tuple[float, float], ...]:
-        """Times that no figure includes: seams, and pauses up to the seam that ends them. Unix epoch, ms."""
+        """Times that no figure includes: seams, pauses up to the seam that ends them, and outages. Unix epoch, ms."""
         next_ms = [*(seam.from_ms for seam in self.seams[1:]), math.inf]
-        return tuple(
-            (seam.from_ms, seam.until_ms if seam.level.clients else end)
+        seams = [
+            (float(seam.from_ms), seam.until_ms if seam.level.clients else end)
             for seam, end in zip(self.seams, next_ms, strict=False)
-        )
+        ]
+        outages = [(span.first_error_ms, span.replaced_ms or math.inf) for span in self.run.outages]
+        # A span without the time of its end lasts until the next one at most.
+        ends = [*(since for since, _ in outages[1:]), math.inf]
+        return (*seams, *((since, min(until, end)) for (since, until), end in zip(outages, ends, strict=False)))
 
     def is_left_out(self, second: int) -> bool:
         """Return whether figures leave out a second of the log."""
@@ -215,7 +219,9 @@ _OWN_RULE: Final = frozenset({("fsync", "off"), ("full_page_writes", "off"), ("s
 
 
 def server_away(evidence: RunEvidence) -> Doubt | None:
-    """Judge whether the server restarted or did not answer while pgbench ran."""
+    """Judge whether the server restarted or did not answer while pgbench ran, unless the run goes through outages."""
+    if evidence.run.through_outage:
+        return None
     inside = evidence.inside
     silent = _silent_looks(inside)
     started = {sections.server(frame) for frame in evidence.frames}
@@ -563,8 +569,11 @@ def _foreign_transactions(evidence: RunEvidence) -> float | None:
 
 
 def _server_transactions(evidence: RunEvidence) -> float | None:
-    """Return the transactions that ended on the server from before the run to its end, without those of this tool."""
-    ends = evidence.ends(sections.database)
+    """Return the transactions that ended on the server from before the run to its end, without those of this tool.
+
+    None through an outage: counting clients have further ones, and a crash sets the counters back.
+    """
+    ends = None if evidence.run.through_outage else evidence.ends(sections.database)
     if ends is None or ends[0].stats_reset_ms != ends[1].stats_reset_ms:
         return None
     older, newer = ends
@@ -575,7 +584,7 @@ def _server_transactions(evidence: RunEvidence) -> float | None:
 
 
 def _rows_written(evidence: RunEvidence) -> int | None:
-    ends = evidence.ends(sections.database)
+    ends = None if evidence.run.through_outage else evidence.ends(sections.database)
     if ends is None or ends[0].stats_reset_ms != ends[1].stats_reset_ms:
         return None
     older, newer = ends

@@ -333,8 +333,8 @@ def _rate_missed(evidence: RunEvidence) -> Doubt | None:
     rate, lines = evidence.run.rate_per_s, evidence.progress
     if evidence.run.changed or not rate or not lines or evidence.seconds <= 0 or not evidence.run.complete:
         return None
-    if any(group.problem for group in evidence.run.groups):
-        # GENERATOR-LOST says why.
+    if evidence.run.outages or any(group.problem for group in evidence.run.groups):
+        # OUTAGE or GENERATOR-LOST says why.
         return None
     done = evidence.transactions / evidence.seconds
     # Arrivals are random (Poisson): their number varies with its square root.
@@ -448,6 +448,18 @@ def _load_changed(evidence: RunEvidence) -> Doubt | None:
         f"the load changed {len(seams)} time{'s' if len(seams) != 1 else ''}: its levels have figures of their own, which leave out {left_out_s} s"
         f" of changes and pauses (about {lost:.0f} transactions fewer than at the pace before)",
         "compare levels, not the whole run", changes=len(seams), left_out_s=left_out_s, lost=lost,
+    )  # fmt: skip
+
+
+def _outage(evidence: RunEvidence) -> Doubt | None:
+    spans = evidence.run.outages
+    if not spans:
+        return None
+    lost, left_out_s = sum(span.lost_clients for span in spans), sum(line.left_out for line in evidence.progress)
+    return doubt(
+        "OUTAGE", NOTE,
+        f"{units.counted(lost, 'client')} were lost in {units.counted(len(spans), 'outage')}: throughput and latencies leave out {left_out_s} s without them",
+        "compare the outage's own figures", outages=len(spans), lost_clients=lost, left_out_s=left_out_s,
     )  # fmt: skip
 
 
@@ -600,6 +612,7 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule("SWAP", "The machine swapped.", "/proc/vmstat: Δ(pswpin + pswpout) > 0", around.swap),
     Rule("STEAL", "The hypervisor took CPU time away.", "/proc/stat: Δ steal / Δ all > 1 %", around.steal),
     Rule(LOAD_CHANGED, "Clients or rate changed during the run.", "phases, keys: changes of pgbench's processes", _load_changed),
+    Rule("OUTAGE", "Clients were lost and replaced (--through-outage).", "pgbench's messages about aborted clients", _outage),
     Rule("GENERATOR-LOST", "One of several machines of the load ended early.", "exit status of its pgbench", _generator_lost),
     Rule("GENERATOR-BEHIND", "One of several machines of the load did not reach its part of the rate.", "its report: transactions / seconds < 99 % of its rate less two standard deviations", _generator_behind),
     Rule("NOT-STEADY", "Throughput did not settle.", "MSER-5 and the drift after its warm-up, `metrics.steady_state`", _not_steady),

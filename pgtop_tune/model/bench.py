@@ -11,6 +11,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 from pgtop_tune.base.units import number
+from pgtop_tune.model.outage import OutageSpan
 
 
 class StatementReport(Struct, frozen=True, gc=False):
@@ -361,6 +362,10 @@ class BenchRun(Struct, frozen=True, gc=False):
     """Whether no client runs until the operator, or the next phase, goes on; `clients` are those of then."""
     spans: tuple[PhaseSpan, ...] = ()
     """Times at one level, of a load with phases, so far."""
+    through_outage: bool = False
+    """Whether lost clients are replaced."""
+    outages: tuple[OutageSpan, ...] = ()
+    """Times in which clients were lost, so far."""
 
     @property
     def pids(self) -> frozenset[int]:
@@ -369,8 +374,11 @@ class BenchRun(Struct, frozen=True, gc=False):
 
     @property
     def changed(self) -> bool:
-        """Return whether clients or rate have changed, so that no figure describes the whole run."""
-        return len({group.started_ms for group in self.groups}) > 1 or self.paused
+        """Return whether clients or rate have changed, so that no figure describes the whole run.
+
+        Clients that replaced lost ones are no change.
+        """
+        return not self.through_outage and (len({group.started_ms for group in self.groups}) > 1 or self.paused)
 
     @property
     def connects(self) -> int:

@@ -99,11 +99,13 @@ class AcknowledgedCommits(Struct, frozen=True, gc=False):
     Attributes:
         clients: Each client of each pgbench that committed.
         problem: Why nothing was counted; "" where it was. May hold foreign text.
+        other_rows: Rows of clients that were lost before their first acknowledgement.
         left_behind: Why the table could not be dropped; "" where it was. May hold foreign text.
     """
 
     clients: tuple[ClientCommits, ...] = ()
     problem: str = ""
+    other_rows: int = 0
     left_behind: str = ""
 
     @property
@@ -120,7 +122,7 @@ class AcknowledgedCommits(Struct, frozen=True, gc=False):
     @property
     def in_doubt(self) -> int:
         """Return the rows without an acknowledgement."""
-        return sum(client.in_doubt for client in self.clients)
+        return sum(client.in_doubt for client in self.clients) + self.other_rows
 
     @property
     def unknown_clients(self) -> int:

@@ -118,6 +118,11 @@ class RevertWatchdog:
                 # It has ended by itself.
                 pass
 
+    def release(self) -> None:
+        """Have the command run now, as at our end; nothing happens to a watchdog that outlives us."""
+        if self.process.stdin is not None:
+            self.process.stdin.close()
+
     def dismiss(self) -> None:
         """Dismiss the watchdog: nothing is run, unless it already has been."""
         pipe = self.process.stdin

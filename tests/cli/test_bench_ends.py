@@ -44,6 +44,9 @@ def test_a_condition_ends_all_runs_with_a_status_of_its_own(queue: str, server: 
         (("--slo", "p99 < 5ms", "-L", "5"), "it skips late transactions, which the objective is about"),
         (("--slo", "p99 < 5ms", "--phases", "hold 1m"), "--slo contradicts --phases"),
         (("--slo", "p99 of other.sql < 5ms"), "there is no script other.sql"),
+        (("--slo", "p99 < 5ms", "--dry-run"), "--slo contradicts --dry-run"),
+        (("--slo", "p99 < 5ms", "--find-knee"), "--slo contradicts --find-knee"),
+        (("--slo", "p99 < 5ms", "--out", "records"), "--slo contradicts --out"),
         (("--budget", "5m"), "belong to --slo"),
         (("--find-knee", "--phases", "hold 5s"), "--phases contradicts"),
         (("--find-knee", "-R", "100"), "--find-knee contradicts -R"),
@@ -65,6 +68,22 @@ def test_think_time_inside_a_transaction_is_refused(server: Throwaway, tmp_path:
     ran = run("bench", "run", "-f", str(script), "--slo", "p99 < 5ms", *COMMON, conninfo(server), home=tmp_path)
     assert ran.status == 4
     assert "counts as latency" in ran.err
+
+
+def test_a_search_goes_on_only_with_the_same_load(queue: str, server: Throwaway, tmp_path: Path) -> None:
+    words = ["bench", "run", "-f", queue, "--slo", "p95 < 150ms", "-R", "20", *COMMON, conninfo(server)]
+    first = subprocess.Popen(
+        [*PROGRAM, *words], env=environment(tmp_path), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert eventually(lambda: [path for path in tmp_path.rglob("journal.jsonl") if path.read_text()], 60)
+    first.send_signal(signal.SIGINT)
+    first.communicate(timeout=60)
+    for more in (("-D", "n=1"), ("-M", "prepared")):
+        refused = run(*words, *more, "--resume", "last", home=tmp_path)
+        assert (refused.status, "has another load" in refused.err) == (2, True)
+    Path(queue).write_text("SELECT 1;\n", encoding="utf-8")
+    refused = run(*words, "--resume", "last", home=tmp_path)
+    assert (refused.status, "has another load" in refused.err) == (2, True)
 
 
 @pytest.mark.long

@@ -86,6 +86,18 @@ def test_without_a_file_nothing_is_wanted(tmp_path: Path, monkeypatch: pytest.Mo
         project_wishes(tmp_path / "other.toml")
 
 
+def test_a_file_that_lies_here_is_not_obeyed_where_others_could_have_written_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    file = Path("pgtop-tune.toml")
+    file.write_text("[check]\nignore = ['MEM']\n")
+    file.chmod(0o666)
+    with pytest.raises(UsageProblem, match="is writable by others"):
+        project_wishes()
+    assert project_wishes(file).ignore == ("MEM",), "the operator named it"
+
+
 @pytest.mark.parametrize(
     "text",
     ["[check]\nselect = 1", "[check]\nfail_on = 'often'", "[other]\n", "[check]\nmore = 1", "check = 1", "[check",

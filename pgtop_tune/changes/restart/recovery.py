@@ -34,6 +34,7 @@ from pgtop_tune.changes.server.session_runner import operator_session
 from pgtop_tune.changes.server.way_in import can_keep_out
 from pgtop_tune.changes.start.places import language_of
 from pgtop_tune.cluster.auto_conf import FILE_NAME
+from pgtop_tune.cluster.crash import postmaster_at
 from pgtop_tune.cluster.postmaster import BELONGS, listening, pid_of
 from pgtop_tune.cluster.service import StartLog, run_program
 from pgtop_tune.model.instance import ServerPlace
@@ -337,7 +338,7 @@ def _recovered(
             "the server is down, and pgtop-tune cannot start it", f"start it{by_hand}, then revert again"
         )
     tell("starting it")
-    reasons = _start(server_place)
+    reasons = start_server(server_place)
     if reasons:
         with Journal(known_server.name, directory) as journal:
             in_force = journal.text().in_force
@@ -351,7 +352,7 @@ def _recovered(
             )
         if copied:
             tell(f"the server does not start: {data / FILE_NAME} is the copy from before the changes; starting it")
-            reasons = _start(server_place)
+            reasons = start_server(server_place)
     if reasons:
         raise ClusterProblem(f"the server does not start with its old values either:\n{reasons}")
     return Recovered(is_up=True)
@@ -368,12 +369,12 @@ def _settled_in_file(
     settled = in_file(server_place, [change for change in of_file if change.name.lower() not in other_names])
     journal.owe()
     journal.write(*settled)
-    tell(f"the server stays down; this starts it: {_start_command(server_place)}")
+    tell(f"the server stays down; this starts it: {start_command(server_place)}")
     done = {change.id for change in settled}
     return Recovered(is_up=False, settled=settled, waiting=tuple(change for change in chosen if change.id not in done))
 
 
-def _start_command(server_place: ServerPlace) -> str:
+def start_command(server_place: ServerPlace) -> str:
     if not server_place.start:
         return server_place.command or "the command that started it before"
     command = shlex.join(server_place.start)
@@ -407,7 +408,7 @@ def _settled(data: Path) -> bool:
     return False
 
 
-def _start(server_place: ServerPlace) -> str:
+def start_server(server_place: ServerPlace) -> str:
     """Start a server; return why it does not start, "" where it does."""
     log = StartLog(server_place, time.time())
     ran = run_program(server_place.start, server_place, as_owner=server_place.as_owner)
@@ -453,7 +454,8 @@ def let_in_again(
 
     for server in known_servers(conninfo, of_file, directory, set_id):
         try:
-            postmaster = _postmaster(server) if server.alone and holds_same_cluster(server) else None
+            data = Path(server.server_place.data_directory)
+            postmaster = postmaster_at(data) if server.alone and holds_same_cluster(server) else None
             if postmaster is None:
                 continue
             with Journal(server.name, directory) as journal:
@@ -488,23 +490,6 @@ def _keeping_out(changes: Sequence[ParameterChange], *, of_system: bool) -> tupl
         for change in changes
         if can_keep_out(change.name, change.value) and (change.scope.is_system or not of_system)
     )
-
-
-def _postmaster(server: KnownServer) -> int | None:
-    """Return the process that holds the data directory, where it is surely its server: the file that names it may be
-    old.
-
-    Raises:
-        OSError: We may not look.
-    """
-    data = Path(server.server_place.data_directory)
-    pid = pid_of(data)
-    if pid is None:
-        return None
-    with directory_at(data) as directory:
-        owner = directory.uid
-    process = Path(f"/proc/{pid}")
-    return pid if process.stat().st_uid == owner and (process / "cwd").samefile(data) else None
 
 
 def _lets_in(conninfo: ConnInfo) -> bool:

@@ -22,10 +22,11 @@ from msgspec.structs import replace
 from pgtop_tune.advice.facts import OUT_OF_REACH
 from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.base.paths import private, read_own, replacing
-from pgtop_tune.base.units import about
+from pgtop_tune.base.units import about, duration
 from pgtop_tune.changes.start.checks import WAYS
 from pgtop_tune.experiment.plan.model import (
     ADVISED,
+    THROWAWAY_SERVERS,
     BoundPlan,
     Cell,
     ExperimentPlan,
@@ -152,10 +153,11 @@ def stages_of(
             chance.shuffle(order)
             for arm in order:
                 inner = [
-                    (endpoint.name, profile, count)
+                    (endpoint.name, profile, count, outage)
                     for endpoint in plan.endpoints
                     for profile in plan.profiles
                     for count in clients
+                    for outage in [outage.name for outage in plan.outages] or [""]
                 ]
                 chance.shuffle(inner)
                 cells = tuple(
@@ -167,15 +169,28 @@ def stages_of(
                         profile=profile,
                         clients=count,
                         repeat=repeat,
-                        impossible=arm.impossible or impossible.get((arm.name, endpoint, count), ""),
+                        outage=outage,
+                        impossible=(
+                            arm.impossible
+                            or impossible.get((arm.name, endpoint, count), "")
+                            or _no_pooler(plan, outage, endpoint)
+                        ),
                     )
-                    for offset, (endpoint, profile, count) in enumerate(inner)
+                    for offset, (endpoint, profile, count, outage) in enumerate(inner)
                 )
                 number += len(cells)
                 anew = not arm.impossible and (plan.data_per_configuration or not has_data)
                 has_data = has_data or anew
                 stages.append(Stage(number=len(stages) + 1, arm=arm.name, scale=scale, make_data=anew, cells=cells))
     return tuple(stages)
+
+
+def _no_pooler(plan: ExperimentPlan, outage_name: str, endpoint_name: str) -> str:
+    """Return why the outage of a pooler cannot be caused at an endpoint; "" where it can."""
+    outage = next((outage for outage in plan.outages if outage.name == outage_name), None)
+    if outage is None or not outage.row.of_pooler or endpoint_name in plan.failing_poolers:
+        return ""
+    return f"{endpoint_name} is no pooler: it has no address in the plan"
 
 
 _POOL: Final = "vm.nr_hugepages"
@@ -207,6 +222,7 @@ class ServerView(Struct, frozen=True, kw_only=True):
         scripts: (profile, what its scripts are).
         unsafe: Whether values that are not safe may be set, but for those that run code.
         confirmed: Names of parameters whose values may run code.
+        allowed_outages: HOST:PORT of the operator's servers that may fail.
     """
 
     server: str
@@ -220,6 +236,7 @@ class ServerView(Struct, frozen=True, kw_only=True):
     scripts: tuple[tuple[str, str], ...] = ()
     unsafe: bool = False
     confirmed: frozenset[str] = frozenset()
+    allowed_outages: tuple[str, ...] = ()
 
 
 def bound(plan: ExperimentPlan, view: ServerView) -> BoundPlan:
@@ -228,6 +245,7 @@ def bound(plan: ExperimentPlan, view: ServerView) -> BoundPlan:
     Raises:
         UsageProblem: A name or a value that is none, or nothing of it can run here.
     """
+    _check_outages(plan)
     arms = tuple(_arms(plan, view))
     facts = replace(view.facts, shared_buffers_bytes=int(max(_buffers(arm, view) for arm in arms)))
     clients = tuple(dict.fromkeys(clients_of(text, facts) for text in plan.clients))
@@ -251,10 +269,33 @@ def bound(plan: ExperimentPlan, view: ServerView) -> BoundPlan:
         stages=stages_of(plan, arms, scales, clients, impossible),
         unsafe=view.unsafe,
         confirmed=tuple(sorted(view.confirmed)),
+        allowed_outages=view.allowed_outages,
     )
     if all(cell.impossible for cell in bound_plan.cells):
         raise UsageProblem(f"no cell of the plan can run here: {bound_plan.cells[0].impossible}", "change the plan")
     return bound_plan
+
+
+def _check_outages(plan: ExperimentPlan) -> None:
+    """Raise UsageProblem for an outage that a run cannot have."""
+    for index, outage in enumerate(plan.outages):
+        line_of = partial(place_of, plan, "outage", str(index))
+        if outage.after_s >= plan.time_s:
+            raise UsageProblem(
+                f"{line_of('after')}: {outage.name} after {duration(outage.after_s)} is not within a run of "
+                f"{duration(plan.time_s)}",
+                "make the runs longer",
+            )
+        if outage.row.with_standby and plan.servers != THROWAWAY_SERVERS:
+            raise UsageProblem(
+                f"{line_of('action')}: a promotion cannot be undone, so only throwaway servers are promoted",
+                'set servers = "throwaway" in the plan',
+            )
+        if outage.row.with_standby and any(configuration.parameters for configuration in plan.configurations):
+            raise UsageProblem(
+                f"{line_of('action')}: a standby does not have the parameters that a configuration sets",
+                "promote in a plan without configurations",
+            )
 
 
 def _arms(plan: ExperimentPlan, view: ServerView) -> Iterable[PlanArm]:

@@ -208,6 +208,50 @@ FIGURES: Final[tuple[tuple[str, bool], ...]] = (
 """Figures of objectives and constraints, and whether more is better."""
 OWN_DATABASE: Final = "own"
 CURRENT_DATABASE: Final = "current"
+THROWAWAY_SERVERS: Final = "throwaway"
+CURRENT_SERVER: Final = "current"
+
+
+class OutageAction(Struct, frozen=True):
+    """An outage that a plan can cause.
+
+    Attributes:
+        name: The name in plans.
+        description: The action in words.
+        with_standby: Whether it takes a standby, and cannot be undone: throwaway servers only.
+        of_pooler: Whether the pooler at the endpoint fails, and not the server.
+    """
+
+    name: str
+    description: str
+    with_standby: bool = False
+    of_pooler: bool = False
+
+
+OUTAGE_ACTIONS: Final = (
+    OutageAction("restart", "the server is restarted (fast)"),
+    OutageAction("kill", "the postmaster is killed (SIGKILL), and the server is started again"),
+    OutageAction("promote", "the primary is stopped (fast), and its standby promoted", with_standby=True),
+    OutageAction("restart pooler", "the pooler at the endpoint is restarted", of_pooler=True),
+)
+
+
+class PlanOutage(Struct, frozen=True, kw_only=True):
+    """An outage in the middle of a run.
+
+    Attributes:
+        action: A name of `OUTAGE_ACTIONS`.
+        after_s: Time from the start of the load.
+    """
+
+    name: str
+    action: str
+    after_s: float = 60.0
+
+    @property
+    def row(self) -> OutageAction:
+        """Return the row of its action."""
+        return next(row for row in OUTAGE_ACTIONS if row.name == self.action)
 
 
 class PlanConfiguration(Struct, frozen=True, kw_only=True):
@@ -264,11 +308,15 @@ class PlanChoices(Struct, frozen=True, kw_only=True):
         init_steps: pgbench's -I.
         data_per_configuration: Whether each configuration makes the data set anew, and its steps are results.
         database: "own" makes and drops one; "current" is the one of the connection.
+        servers: "throwaway" starts servers for the plan; "current" is the one of the connection.
+        outages: Outages, of which each run has one; empty for runs without.
         objective: A name of `FIGURES`.
     """
 
     name: str
     title: str = ""
+    servers: str = CURRENT_SERVER
+    outages: tuple[PlanOutage, ...] = ()
     endpoints: tuple[PlanEndpoint, ...] = ()
     threads: int = 0
     protocol: str = ""
@@ -280,6 +328,22 @@ class PlanChoices(Struct, frozen=True, kw_only=True):
     limits: Limits = Limits()
     objective: str = "tps"
     constraints: tuple[PlanConstraint, ...] = ()
+
+    @property
+    def with_standby(self) -> bool:
+        """Return whether an outage takes a standby."""
+        return any(outage.row.with_standby for outage in self.outages)
+
+    @property
+    def failing_poolers(self) -> tuple[str, ...]:
+        """Return the names of the endpoints whose pooler fails."""
+        fails = any(outage.row.of_pooler for outage in self.outages)
+        return tuple(endpoint.name for endpoint in self.endpoints if fails and endpoint.address)
+
+    @property
+    def server_fails(self) -> bool:
+        """Return whether an outage is one of the server."""
+        return any(not outage.row.of_pooler for outage in self.outages)
 
 
 class ExperimentPlan(PlanChoices, frozen=True, kw_only=True):
@@ -340,6 +404,7 @@ class Cell(Struct, frozen=True, kw_only=True):
     Attributes:
         number: The number from 1, in the order of running.
         repeat: The number of the repeat, from 1.
+        outage: Name of the outage during the run; "" for none.
         impossible: The reason why it cannot run; "" where it can.
     """
 
@@ -350,12 +415,14 @@ class Cell(Struct, frozen=True, kw_only=True):
     profile: str
     clients: int
     repeat: int
+    outage: str = ""
     impossible: str = ""
 
     @property
     def words(self) -> str:
         """Return the cell in one line."""
-        parts = (self.arm, f"scale {self.scale}", self.endpoint, self.profile, f"{self.clients} clients")
+        parts = [self.arm, f"scale {self.scale}", self.endpoint, self.profile, f"{self.clients} clients"]
+        parts += [self.outage] if self.outage else []
         return ", ".join((*parts, f"repeat {self.repeat}"))
 
 
@@ -383,6 +450,7 @@ class BoundPlan(PlanChoices, frozen=True, kw_only=True):
         scripts: (profile, what its scripts are: hashes or the builtin's name).
         unsafe: Whether values that are not safe were allowed, but for those that run code.
         confirmed: Names of parameters whose values were allowed to run code.
+        allowed_outages: HOST:PORT of the operator's servers that may fail.
         stages: The stages in their order.
     """
 
@@ -396,11 +464,16 @@ class BoundPlan(PlanChoices, frozen=True, kw_only=True):
     stages: tuple[Stage, ...]
     unsafe: bool = False
     confirmed: tuple[str, ...] = ()
+    allowed_outages: tuple[str, ...] = ()
 
     @property
     def cells(self) -> tuple[Cell, ...]:
         """Return all of them, in order."""
         return tuple(cell for stage in self.stages for cell in stage.cells)
+
+    def outage(self, cell: Cell) -> PlanOutage | None:
+        """Return the outage of a cell; None where it has none."""
+        return next((outage for outage in self.outages if outage.name == cell.outage), None)
 
     def arm(self, name: str) -> PlanArm:
         """Return the arm of that name."""

@@ -21,15 +21,19 @@ from pgtop_tune.bench.profiles import PROTOCOLS
 from pgtop_tune.experiment.plan.model import (
     CLIENTS_AS,
     CURRENT_DATABASE,
+    CURRENT_SERVER,
     FIGURES,
+    OUTAGE_ACTIONS,
     OWN_DATABASE,
     SCALES_AS,
+    THROWAWAY_SERVERS,
     ExperimentPlan,
     Limits,
     PlanConfiguration,
     PlanConstraint,
     PlanEndpoint,
     PlanFacts,
+    PlanOutage,
     clients_of,
     scale_of,
 )
@@ -259,6 +263,7 @@ KEYS: Final[Mapping[str, _PlanKey]] = {
     ),
     "data_per_configuration": _PlanKey(bool, "takes true or false"),
     "database": _one_of(OWN_DATABASE, CURRENT_DATABASE),
+    "servers": _one_of(THROWAWAY_SERVERS, CURRENT_SERVER),
     "objective": _one_of(*(name for name, _ in FIGURES)),
     "configuration": _PlanKey(list, "is a table that can be repeated: [[configuration]]"),
     "configuration.name": _NAME,
@@ -267,6 +272,10 @@ KEYS: Final[Mapping[str, _PlanKey]] = {
     "endpoint": _PlanKey(list, "is a table that can be repeated: [[endpoint]]"),
     "endpoint.name": _NAME,
     "endpoint.address": _PlanKey(str, "takes HOST:PORT/DATABASE or a URI", _printable),
+    "outage": _PlanKey(list, "is a table that can be repeated: [[outage]]"),
+    "outage.name": _NAME,
+    "outage.action": _one_of(*(action.name for action in OUTAGE_ACTIONS)),
+    "outage.after": _PlanKey(float | str, "takes a length of time of at least 1s, such as 60s", _limit_s),
     "limits": _PlanKey(dict, "is a table"),
     "limits.time": _PlanKey(float | str, "takes a length of time of at least 1s, such as 30m or 6h", _limit_s),
     "limits.disk": _PlanKey(int | str, "takes a size, such as 50GB", _size),
@@ -324,11 +333,16 @@ class _Reader:
         if values.setdefault("baseline", names[0]) not in names:
             raise self._wrong(("baseline",), f"names none of {', '.join(names)}")
         limits = values.pop("limits", {})
+        outages = [
+            PlanOutage(**{{"after": "after_s"}.get(key, key): value for key, value in table.items()})
+            for table in self._with_actions(values.pop("outage", []))
+        ]
         return ExperimentPlan(
             configurations=tuple(configurations),
             endpoints=tuple(
                 PlanEndpoint(**table) for table in values.pop("endpoint", None) or [{"name": "the server"}]
             ),
+            outages=tuple(outages),
             limits=Limits(limits.get("time"), limits.get("disk")),
             constraints=tuple(
                 PlanConstraint(name.rpartition("_")[0], limit, name.endswith("_max"))
@@ -372,6 +386,12 @@ class _Reader:
                 raise self._wrong((*path, "name"), f"{value['name']!r} appears twice")
             values.append(value)
         return values
+
+    def _with_actions(self, outages: Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]]:
+        for index, outage in enumerate(outages):
+            if "action" not in outage:
+                raise self._wrong(("outage", str(index), "action"))
+        return outages
 
     def _values(self, table: Mapping[str, Any], path: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
         values: dict[str, str] = {}

@@ -18,6 +18,7 @@ from pgtop_tune.compare.reports.sheets import RUN_FIGURES, RunFigure, Sheet, sha
 from pgtop_tune.compare.statistics.effect import Verdict
 from pgtop_tune.experiment.attribution import known_mean
 from pgtop_tune.experiment.plan.model import JUDGED_S, ONCE, BoundPlan, Cell, PlanArm, Stage, estimate, scale_words
+from pgtop_tune.experiment.plan.outage_report import outage_sheet, outage_words
 from pgtop_tune.experiment.plan.results import ABANDONED, COMPLETE, CellResult, ExperimentOutcome, foreign_words
 from pgtop_tune.experiment.plan.verdicts import (
     NOT_ATTRIBUTABLE,
@@ -87,14 +88,17 @@ def plan_lines(plan: BoundPlan, now_ms: int, max_wal_bytes: int) -> Iterator[str
         yield f"  {arm.name}{' (baseline)' if arm.name == plan.baseline else ''}: {arm_words(arm)}"
         if arm.impossible:
             yield f"    impossible here: {one_line(arm.impossible, 200)}"
+    for outage in plan.outages:
+        yield f"  outage {outage.name}: after {duration(outage.after_s)}, {outage.row.description}"
     for stage in plan.stages:
         yield _stage_words(stage, plan.arm(stage.arm))
         for cell in stage.cells:
             run = f"{cell.number:>4}  {cell.profile}, {cell.clients} clients, {cell.endpoint}"
+            run += f", outage {cell.outage}" if cell.outage else ""
             yield f"{run}{f': impossible: {one_line(cell.impossible, 160)}' if cell.impossible else ''}"
     if plan.repeats == 1 and len(plan.arms) > 1:
         yield f"note: {ONCE}"
-    if plan.time_s < JUDGED_S:
+    if plan.time_s < JUDGED_S and not plan.outages:
         yield f"note: runs of {plan.time_s} s are shown but not judged: a verdict needs runs of {JUDGED_S} s"
     cost = estimate(plan, max_wal_bytes)
     yield f"takes {cost.words}"
@@ -203,6 +207,8 @@ def result_words(result: CellResult) -> str:
     """Return the result in one line."""
     if result.reason:
         return f"failed: {one_line(result.reason, 160)}"
+    if result.outage is not None and result.caused is not None:
+        return outage_words(result.outage, result.caused)
     parts = [f"{result.tps:.2f} tps" if result.tps is not None else "no tps"]
     parts += [f"latency {result.latency_ms:.3f} ms"] if result.latency_ms is not None else []
     parts += [f"bound by {result.bound}"] if result.bound else []
@@ -256,7 +262,7 @@ def _summary(outcome: ExperimentOutcome, judged: Sequence[Judgement]) -> Iterato
             f"figures are normalized to the mean of {len(servers)} servers; verdicts compare runs on the same server;"
             ' "Cells in their order" lists the measured figures'
         )
-    if plan.time_s < JUDGED_S:
+    if plan.time_s < JUDGED_S and not plan.outages:
         yield f"runs of {plan.time_s} s are shown but not judged: a verdict needs runs of {JUDGED_S} s"
     for judgement in sorted(
         (judgement for judgement in judged if judgement.loud), key=lambda judgement: -abs(judgement.change)
@@ -318,6 +324,8 @@ def _steps(outcome: ExperimentOutcome) -> Sheet | None:
 def _layout(cells: Found) -> Sheet | None:
     if not cells:
         return None
+    if any(cell.outage for cell, _ in cells):
+        return outage_sheet(cells)
     if len({cell.endpoint for cell, _ in cells}) > 1:
         return _endpoints(cells)
     if len({cell.clients for cell, _ in cells}) > 1 or len({cell.scale for cell, _ in cells}) > 1:

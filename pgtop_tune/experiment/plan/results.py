@@ -22,6 +22,8 @@ from pgtop_tune.experiment.attribution import FOREIGN_POINTS, Surroundings
 from pgtop_tune.experiment.plan.model import BoundPlan, Cell
 from pgtop_tune.metrics.load import P50, P99
 from pgtop_tune.metrics.run_validity import short_words
+from pgtop_tune.model.instance import ServerPlace
+from pgtop_tune.model.outage import OutageResult
 from pgtop_tune.model.run_result import RunResult, RunVerdict
 
 # The journal of an experiment: JSON lines, only appended to, each on the disk before its step is made.
@@ -199,6 +201,20 @@ ABANDONED: Final = "abandoned"
 """The two final endings of an experiment."""
 
 
+class CausedOutage(Struct, frozen=True, kw_only=True):
+    """An outage that a plan has caused.
+
+    Attributes:
+        at_ms: Its begin, milliseconds since the epoch.
+        took_s: Time until the action was complete: a server took sessions again.
+        problem: Why a server did not come back at once; "" where it did. Foreign text.
+    """
+
+    at_ms: int
+    took_s: float
+    problem: str = ""
+
+
 class CellResult(Struct, frozen=True, kw_only=True):
     """The result of a cell.
 
@@ -214,6 +230,8 @@ class CellResult(Struct, frozen=True, kw_only=True):
         cpu: While it ran.
         known: The known differences of earlier runs of this machine and load, by figure of the noise store.
         server: Name of the server that made it, where there are several; "" for the one of the plan.
+        caused: The outage that was caused during the run; None without one.
+        outage: The outage as the clients saw it; None without one.
     """
 
     number: int
@@ -233,6 +251,8 @@ class CellResult(Struct, frozen=True, kw_only=True):
     cpu: Surroundings = Surroundings()
     known: Mapping[str, RunSpread] = {}
     server: str = ""
+    caused: CausedOutage | None = None
+    outage: OutageResult | None = None
 
 
 class MadeData(Struct, frozen=True, kw_only=True):
@@ -284,6 +304,27 @@ def result_of(
     )
 
 
+def outage_result_of(cell: Cell, run: RunResult, caused: CausedOutage | None, record: str) -> CellResult:
+    """Return the result of a cell with an outage: the times of the clients, and no throughput."""
+    result = result_of(cell, run, "", record, Surroundings(), {})
+    if result.reason:
+        return result
+    if caused is None:
+        return failed(cell, "the load ended before its outage", record)
+    if run.outage is None:
+        return failed(cell, "the record has no outage", record)
+    return CellResult(
+        number=cell.number,
+        transactions=result.transactions,
+        failed=result.failed,
+        doubts=result.doubts,
+        seconds=result.seconds,
+        record=record,
+        caused=caused,
+        outage=run.outage,
+    )
+
+
 def failed(cell: Cell, reason: str, record: str = "") -> CellResult:
     """Return a cell without figures."""
     return CellResult(number=cell.number, reason=one_line(reason, _REASON) or "no reason given", record=record)
@@ -317,6 +358,7 @@ class ExperimentOutcome(Struct, frozen=True, kw_only=True):
         server: Parameters of the server as they were at first, between its arms; empty before.
         spent_s: The time for which it ran so far; the time between a stop and `resume` does not count.
         workers: Names of the servers that it was begun on, where there are several.
+        down: The server that an outage has left down, where the program was killed in it; None without one.
     """
 
     id: str
@@ -334,6 +376,7 @@ class ExperimentOutcome(Struct, frozen=True, kw_only=True):
     server: Mapping[str, str] = {}
     spent_s: float = 0.0
     workers: tuple[str, ...] = ()
+    down: ServerPlace | None = None
 
     @property
     def resuming(self) -> str:
@@ -341,6 +384,7 @@ class ExperimentOutcome(Struct, frozen=True, kw_only=True):
         options = ["pgtop-tune experiment resume", self.id]
         options += ["--allow-unsafe"] if self.plan.unsafe else []
         options += [word for name in self.plan.confirmed for word in ("--confirm", name)]
+        options += [word for name in self.plan.allowed_outages for word in ("--allow-outage", name)]
         options += ["--workers ADDRESS"] if self.workers else []
         return " ".join(options)
 
@@ -381,6 +425,10 @@ def outcome_of(lines: Sequence[Mapping[str, Any]], identity: str) -> ExperimentO
                 outcome |= {"tables": bool(line["there"]), "table_oids": line.get("oids", ())}
             case "server":
                 outcome["server"] = line["parameters"]
+            case "outage_began":
+                outcome["down"] = line["place"]
+            case "outage_ended":
+                outcome["down"] = None
             case "resumed":
                 outcome["ended"] = ""
             case "ended":

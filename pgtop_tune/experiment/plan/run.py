@@ -37,8 +37,9 @@ from pgtop_tune.compare.statistics.effect import RunSpread
 from pgtop_tune.experiment.attribution import SurroundingsMeter
 from pgtop_tune.experiment.load_run import ANSWER_S, BeforeEachRun, LoadRun, RunCell, until_frames_show_it
 from pgtop_tune.experiment.path import LoadTarget
-from pgtop_tune.experiment.plan.model import CURRENT_DATABASE, BoundPlan, Cell, PlanArm, Stage
-from pgtop_tune.experiment.plan.report import arm_words
+from pgtop_tune.experiment.plan.model import CURRENT_DATABASE, THROWAWAY_SERVERS, BoundPlan, Cell, PlanArm, Stage
+from pgtop_tune.experiment.plan.outages import PlannedOutages
+from pgtop_tune.experiment.plan.report import arm_words, result_words
 from pgtop_tune.experiment.plan.results import (
     RUNS,
     CellResult,
@@ -47,6 +48,7 @@ from pgtop_tune.experiment.plan.results import (
     MadeData,
     failed,
     foreign_words,
+    outage_result_of,
     result_of,
 )
 from pgtop_tune.experiment.series import scripts_of
@@ -138,6 +140,7 @@ class ExperimentParts(Struct, frozen=True, kw_only=True):
         open_sql_session: On the database of the experiment.
         make_data: Makes pgbench's tables at a scale, with the steps of the plan.
         free_bytes: On the disk of the data; None where it is not known.
+        outages: Causes the outages of the plan; None for a plan without.
         unsafe: Whether values that are not safe may be set, but for those that run code.
         confirmed: Names of parameters whose values may run code.
         tell: Takes what is going on, one line.
@@ -155,6 +158,7 @@ class ExperimentParts(Struct, frozen=True, kw_only=True):
     unsafe: bool
     confirmed: frozenset[str]
     tell: Callable[[str], None]
+    outages: PlannedOutages | None = None
 
 
 async def until(condition: Callable[[], Awaitable[bool]], seconds: float) -> bool:
@@ -544,7 +548,11 @@ class ExperimentRun:
             now = await self._state()
             self._check_unchanged(before, now)
             result = await self._measure(cell)
-            if changed := changes_between(now, await self._state_soon()):
+            afterwards = await self._state_soon()
+            if cell.outage:
+                # The plan has restarted the server itself.
+                now, before = ({**state, STARTED: afterwards[STARTED]} for state in (now, before))
+            if changed := changes_between(now, afterwards):
                 result = failed(cell, f"discarded: {changed}", result.record)
                 if now[STARTED] != (again := await self._state_soon())[STARTED]:
                     # Restarted with the same values: the next cell runs as it should.
@@ -563,6 +571,7 @@ class ExperimentRun:
             threads=self._plan.threads,
             duration_s=self._plan.time_s,
             protocol=self._plan.protocol or profile.protocol,
+            through_outage=bool(cell.outage),
         )
         run = RunCell(
             target=self._parts.targets[cell.endpoint],
@@ -570,8 +579,15 @@ class ExperimentRun:
             spec=spec,
             scripts=scripts_of(spec, profile, allow_shell=False),
         )
+        before = BeforeEachRun(self._plan.housekeeping, self._plan.warm_up_s)
+        outage = self._plan.outage(cell)
+        if outage is not None and self._parts.outages is not None:
+            result, caused = await self._parts.outages.beside(
+                cell, outage, int(self._plan.warm_up_s > 0), partial(self._parts.load.measure, run, before)
+            )
+            return outage_result_of(cell, result, caused, self._record(cell, result))
         self._parts.cpu.begin()
-        result = await self._parts.load.measure(run, BeforeEachRun(self._plan.housekeeping, self._plan.warm_up_s))
+        result = await self._parts.load.measure(run, before)
         return result_of(
             cell,
             result,
@@ -598,13 +614,17 @@ class ExperimentRun:
         self._done.add(result.number)
         if result.reason:
             self._told(f"cell {result.number} failed: {result.reason}")
+        elif result.outage is not None:
+            self._told(f"cell {result.number}: {result_words(result)}")
         elif result.tps is not None:
             bound = f", bound by {result.bound}" if result.bound else ""
             self._told(f"cell {result.number}: {result.tps:.2f} tps{bound}{foreign_words(result)}")
 
     async def _state(self) -> dict[str, str]:
         async with aclosing(await self._parts.open_sql_session()) as sql_session:
-            return await server_state(sql_session)
+            state = await server_state(sql_session)
+        # A throwaway server is nobody else's to change; after a promotion another one answers.
+        return {STARTED: ""} if self._plan.servers == THROWAWAY_SERVERS else state
 
     async def _state_soon(self) -> dict[str, str]:
         """Return the state of a server that may just be restarted."""

@@ -9,8 +9,10 @@ import msgspec
 from msgspec import Struct, convert, to_builtins
 
 from pgtop_tune.base.errors import UsageProblem
+from pgtop_tune.experiment.load_run import RunCell
 from pgtop_tune.experiment.plan.results import COMPLETE, ExperimentLog, experiments, first, read_entries
 from pgtop_tune.experiment.slo.search import SearchPlan, StepOutcome
+from pgtop_tune.model.bench import LoadSpec
 
 KIND: Final = "slo"
 _STATUS: Final = "begin anew without --resume"
@@ -22,7 +24,7 @@ class SearchSubject(Struct, frozen=True, kw_only=True):
     Attributes:
         server: System identifier of the server; "" where it was not to be seen.
         objective: The objective in words.
-        load: The load without rate, clients and length, as one line.
+        load: See `whole_load`.
         confirm_s: Seconds that count of a run that confirms.
     """
 
@@ -30,6 +32,23 @@ class SearchSubject(Struct, frozen=True, kw_only=True):
     objective: str
     load: str
     confirm_s: int
+
+
+_OPEN: Final = frozenset({"profile", "clients", "duration_s", "rate_per_s", "scripts"})
+"""Fields of a load that a search sets itself, or that its scripts tell better."""
+_UNSET: Final = LoadSpec()
+
+
+def whole_load(cell: RunCell, machine: str) -> str:
+    """Return all that decides the latencies of a load but its rate, clients and length, as one line."""
+    scripts = [f"{script.name}@{script.weight} {script.sha256[:12]}".rstrip() for script in cell.scripts]
+    options = [
+        f"{field} {value}"
+        for field in LoadSpec.__struct_fields__
+        if field not in _OPEN and (value := getattr(cell.spec, field)) != getattr(_UNSET, field)
+    ]
+    target = f"on {cell.target.name}" + (f" from {machine}" if machine else "")
+    return ", ".join([cell.profile_name or "scripts", *scripts, *options, target])
 
 
 class KeptSearch(Struct, frozen=True, kw_only=True):

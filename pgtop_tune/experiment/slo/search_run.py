@@ -22,6 +22,7 @@ from pgtop_tune.experiment.slo.kept_search import (
     SearchSubject,
     check_same,
     kept_search,
+    whole_load,
     write_end,
     write_outcome,
     write_search,
@@ -137,7 +138,7 @@ class SearchRun:
         self.subject: Final = SearchSubject(
             server=_identifier(interval),
             objective=" and ".join(limit.text for limit in self.limits),
-            load=f"{cell.load_name} on {cell.target.name}",
+            load=whole_load(cell, run.machine),
             confirm_s=confirm_s,
         )
         self._runs = RateRuns(run, keeper, cell, self.limits, confirm_s, before, take_record)

@@ -28,7 +28,7 @@ def refused(text: str) -> str:
 
 
 def test_every_shipped_plan_is_read() -> None:
-    assert shipped_plans() == ("P1", "P4", "P5")
+    assert shipped_plans() == ("P1", "P4", "P5", "outage")
     for name in shipped_plans():
         assert read_plan(plan_path(name.lower())).name == name
 

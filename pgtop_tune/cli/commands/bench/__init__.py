@@ -91,6 +91,14 @@ class RunLoadWords(LoadWords, frozen=True):
             "2m, pause 1m'. 500/s stands for a rate. Results by phase.",
         ),
     ] = ""
+    through_outage: Annotated[
+        bool,
+        load_option(
+            "--through-outage",
+            help="Replace clients that are lost, until the time is over, and report the outage as they saw it: first "
+            "error, first commit, p99, missing commits.",
+        ),
+    ] = False
     per_statement: Annotated[
         bool, load_option("-r", "--report-per-command", help="Report the latency of each statement.")
     ] = False
@@ -116,6 +124,7 @@ class RunRequest(Struct, frozen=True):
     pgtop-tune bench run -R 500 --abort-if 'p99 > 50ms for 10s' -T 5m -d bench  ·
     pgtop-tune bench run --load-from ssh://load@generator -h db1 -c 64 -T 60 bench  ·
     pgtop-tune bench run --phases 'ramp 8..64 over 5m, hold 10m, burst x3 for 30s every 2m' -d bench  ·
+    pgtop-tune bench run --through-outage -T 5m 'host=a,b target_session_attrs=read-write dbname=bench'  ·
     pgtop-tune bench -S -c 8 -T 60 bench  ·
     pgtop-tune bench run -b tpcb-like@1 -b select-only@9 -P 5 -T 5m bench -- --exit-on-abort
     """

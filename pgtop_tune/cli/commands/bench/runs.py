@@ -38,6 +38,7 @@ from pgtop_tune.cli.parameter_changes import check_known
 from pgtop_tune.cli.typed_load import TypedLoad, typed_load
 from pgtop_tune.cli.wiring import LiveSession, first_answer, targets
 from pgtop_tune.compare.noise import CellOfRuns, LoadFingerprint, known_noise, known_words
+from pgtop_tune.compare.reports.outages import outage_lines, outage_table
 from pgtop_tune.compare.reports.sheets import (
     cell_notes,
     cell_table,
@@ -179,6 +180,7 @@ def results_text(
         lines += ["", one_line(curve.name), *chart_lines(curve, block)]
     for number, result in enumerate(results, 1):
         lines += ["", f"run {number}", aligned_text(level_table(result)), seam_words(result)] if result.levels else []
+        lines += ["", f"run {number}", *_outage(result)] if result.outage is not None else []
     return "\n".join([*lines, "", *_doubts_of_all(results)])
 
 
@@ -194,9 +196,12 @@ def results_markdown(
     tables += [configuration_table(loads)] if loads else []
     tables += [level_table(result) for result in results if result.levels]
     tables += [generator_table(result) for result in results if has_generators(result)]
+    through = [result.outage for result in results if result.outage is not None]
+    tables += [outage_table(outage) for outage in through if outage.outages]
     remarks = [
         *(cell_notes(cells) if cells else ()),
         *(f"{one_line(curve.name)}: {curve.knee.reason}" for curve in curves(results, steps)),
+        *(line for outage in through for line in outage_lines(outage)),
         *_doubts_of_all(results, (RunVerdict.INVALID, RunVerdict.SUSPECT)),
     ]
     parts = [*(f"{as_markdown(table)}\n" for table in tables), *(f"- {escaped(remark)}" for remark in remarks)]
@@ -213,7 +218,7 @@ def _in_full(result: RunResult) -> list[str]:
         error = "" if steady.error_tps is None else f" ± {steady.error_tps:.1f}"
         state = {True: "steady", False: "NOT STEADY", None: "all seconds"}[steady.steady]
         lines.append(f"{state}: {steady.tps:.1f}{error} tps ({steady.reason})")
-    lines += [_first_doubt(result), *filter(None, (percentile_words(result),))]
+    lines += [*_outage(result), _first_doubt(result), *filter(None, (percentile_words(result),))]
     lines += [aligned_text(table_of([result])), *_by_script(result)]
     if result.spread is not None:
         lines.append(f"seconds: {result.spread.words}")
@@ -228,6 +233,14 @@ def _in_full(result: RunResult) -> list[str]:
     lines.append("valid" if result.valid else "NOT VALID" + (", partial" if measured else ""))
     lines += [f"  {_doubt_words(doubt)}" for doubt in result.doubts]
     return [*lines, f"command: {one_line(result.command)}"] if result.command else lines
+
+
+def _outage(result: RunResult) -> list[str]:
+    """Return the outages of a run; nothing for one that replaces no clients."""
+    outage = result.outage
+    if outage is None:
+        return []
+    return [*([aligned_text(outage_table(outage))] if outage.outages else []), *outage_lines(outage)]
 
 
 def _first_doubt(result: RunResult) -> str:
@@ -433,6 +446,18 @@ _LIST: Final = "list"
 """Word of -b for the names of pgbench's scripts, as pgbench has it."""
 
 
+_WITHOUT_OUTAGE: Final[Mapping[str, Callable[[RunRequest], object]]] = MappingProxyType(
+    {
+        "-t": lambda request: request.load.transactions,
+        "--phases": lambda request: request.load.phases,
+        "--slo": lambda request: request.slo,
+        "--find-knee": lambda request: request.find_knee,
+        "--load-from": lambda request: request.session.load_from,
+    }
+)
+"""Options that --through-outage does not take."""
+
+
 def run_loads(request: RunRequest) -> int:
     """Run loads, print the results, and return the exit status.
 
@@ -449,6 +474,11 @@ def run_loads(request: RunRequest) -> int:
     if typed.phases:
         # A wrong phase is refused before anything is asked.
         load_steps(typed.phases, LoadLevel(typed.clients or 1, typed.rate))
+    for option, is_typed in _WITHOUT_OUTAGE.items():
+        if typed.through_outage and is_typed(request):
+            raise UsageProblem(
+                f"--through-outage contradicts {option}", "it takes a load that stays, with a time: -c 8 -T 5m"
+            )
     if typed.builtins == [_LIST]:
         for name in BUILTIN_SCRIPTS:
             say(name)
@@ -466,6 +496,7 @@ async def measure(request: RunRequest, load: TypedLoad) -> int:
         transactions=typed.transactions,
         phases=typed.phases,
         per_statement=typed.per_statement,
+        through_outage=typed.through_outage,
     )
     if request.slo is not None:
         from pgtop_tune.cli.commands.bench.slo import search_rate
@@ -484,9 +515,12 @@ async def measure(request: RunRequest, load: TypedLoad) -> int:
     before = BeforeEachRun(parse_housekeeping(request.housekeeping), request.warm_up)
     directories = profile_directories(request.profiles)
     loaded = load_profiles(directories)
-    async with opened(request.connection) as (sql_session, conninfo):
-        load_targets = await targets(request.endpoint or (), sql_session, conninfo, from_here=not live.load_from)
-        reached = sql_session.reached
+    follows = typed.through_outage
+    async with opened(request.connection, follows=follows) as (sql_session, conninfo):
+        load_targets = await targets(
+            request.endpoint or (), sql_session, conninfo, from_here=not live.load_from, follows=follows
+        )
+        reached = None if follows else sql_session.reached
     plan = _plan(request, load, loaded, load_targets, steps, spec, configurations)
     check_length(plan, wish)
     if request.dry_run:
@@ -525,7 +559,16 @@ async def measure(request: RunRequest, load: TypedLoad) -> int:
     def guard() -> RunGuard:
         return RunGuard(conditions, stops=not request.no_stop, tell=tell)
 
-    run = LoadRun(session.load, keeper, session.open_sql_session, tell, configured, guard=guard)
+    run = LoadRun(
+        session.load,
+        keeper,
+        session.open_following_session if follows else session.open_sql_session,
+        tell,
+        configured,
+        one_server=not follows,
+        restarts=follows,
+        guard=guard,
+    )
     measured: list[RunResult] = []
     unwritten: list[RecordingProblem] = []
 
@@ -583,7 +626,7 @@ async def measure(request: RunRequest, load: TypedLoad) -> int:
 
 
 def session_for_runs(
-    request: RunRequest, conninfo: ConnInfo, live: LiveOptions, reached: Reached, directories: Sequence[Path]
+    request: RunRequest, conninfo: ConnInfo, live: LiveOptions, reached: Reached | None, directories: Sequence[Path]
 ) -> LiveSession:
     """Return the session that makes runs, and records where that was asked for."""
     session = LiveSession(conninfo, live, reached)

@@ -29,7 +29,11 @@ from pgtop_tune.experiment.slo.search_run import SearchRun, search_cell
 from pgtop_tune.runtime.load_control import SearchWish
 from pgtop_tune.runtime.run_frames import FrameKeeper
 
-_CONTRADICTS: Final = ("steps", "repeat", "until", "configuration", "abort_if", "warm_up")
+_CONTRADICTS: Final = {
+    "steps": "--steps", "repeat": "--repeat", "until": "--until", "configuration": "--configuration",
+    "abort_if": "--abort-if", "warm_up": "--warmup", "find_knee": "--find-knee", "no_stop": "--no-stop",
+    "dry_run": "--dry-run", "output": "--out",
+}  # fmt: skip
 
 
 def check_request(request: RunRequest, load: TypedLoad) -> None:
@@ -38,10 +42,9 @@ def check_request(request: RunRequest, load: TypedLoad) -> None:
     Raises:
         UsageProblem: There is such an option.
     """
-    for name in _CONTRADICTS:
+    for name, option in _CONTRADICTS.items():
         if getattr(request, name):
-            option = {"warm_up": "warmup"}.get(name, name.replace("_", "-"))
-            raise UsageProblem(f"--slo contradicts --{option}", "a search makes its own runs: leave it out")
+            raise UsageProblem(f"--slo contradicts {option}", "a search makes its own runs: leave it out")
     if len(load.profiles) > 1 or len(request.endpoint or ()) > 1:
         raise UsageProblem("--slo searches under one load on one server", "pass one --profile and one --endpoint")
     if request.format is TableFormat.MARKDOWN:

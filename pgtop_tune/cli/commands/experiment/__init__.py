@@ -18,7 +18,9 @@ from pgtop_tune.cli.options import Format, LoadSessionWords, LoadWords, Profiles
 _measuring_option: Final = partial(Option, rich_help_panel="Measuring")
 _overrides_option: Final = partial(Option, rich_help_panel="Replacing values of the plan")
 
-PlanArgument = Annotated[str, Argument(metavar="PLAN", help="A TOML file, or one of the shipped plans P1, P4 and P5.")]
+PlanArgument = Annotated[
+    str, Argument(metavar="PLAN", help="A TOML file, or one of the shipped plans P1, P4, P5 and outage.")
+]
 ExperimentArgument = Annotated[
     str,
     Argument(
@@ -88,6 +90,16 @@ class SessionOptions(Struct, frozen=True):
     ] = None
 
 
+AllowOutage = Annotated[
+    list[str] | None,
+    Option(
+        "--allow-outage",
+        metavar="HOST:PORT",
+        help="Allow the plan to restart or kill this server or pooler of yours on this machine; repeatable.",
+    ),
+]
+
+
 class PlanRequest(Struct, frozen=True):
     """A plan to be checked, run or continued."""
 
@@ -98,6 +110,7 @@ class PlanRequest(Struct, frozen=True):
         ),
     ] = ""
     allow_unsafe: AllowUnsafe = False
+    allow_outage: AllowOutage = None
     abandon: Annotated[
         bool,
         Option("--abandon", help="Revert remaining changes, drop the experiment's database, and end the experiment."),
@@ -108,7 +121,9 @@ class PlanRequest(Struct, frozen=True):
             "-n", "--dry-run", help="Check, and print the cells, or of `resume` what is left; run and revert nothing."
         ),
     ] = False
-    yes: Annotated[bool, Option("-y", "--yes", help="Do not ask before restarts that end other sessions.")] = False
+    yes: Annotated[
+        bool, Option("-y", "--yes", help="Do not ask before outages, and before restarts that end other sessions.")
+    ] = False
     detach: options.Detach = False
     workers: WorkersAddress = ""
     overrides: PlanOverrides = PlanOverrides()
@@ -149,6 +164,7 @@ class PlanRunRequest(PlanRequest, frozen=True, kw_only=True):
     Examples: pgtop-tune experiment run P1 -d bench  ·
     pgtop-tune experiment run P1 --scale 5 --time 10s --allow-unsafe  ·
     pgtop-tune experiment run P5 --endpoint PgBouncer=:6432/bench -d bench  ·
+    pgtop-tune experiment run outage  ·
     pgtop-tune experiment run P1 --workers tcp://scheduler:8786
     """
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from typing import Final
@@ -26,10 +26,23 @@ from pgtop_tune.changes.model.change import HostChange, ParameterChange
 from pgtop_tune.changes.model.change_set import PendingParameter
 from pgtop_tune.changes.model.pending_set import now_ms
 from pgtop_tune.changes.restart.control import RestartService
+from pgtop_tune.changes.restart.outages import ServerOutages
+from pgtop_tune.changes.restart.pooler_outages import PoolerOutages
+from pgtop_tune.changes.restart.start_again import start_again
 from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.changes.server.one_change import Rules
 from pgtop_tune.cli.commands.experiment import PlanRequest, PlanResumeRequest, PlanRunRequest
-from pgtop_tune.cli.commands.experiment.plans import bound_plan, check_fits, checked_plan, scripts_by_profile
+from pgtop_tune.cli.commands.experiment.plans import (
+    SERVER,
+    ServerRoom,
+    bound_to_server,
+    check_fits,
+    checked_plan,
+    failing_places,
+    requested_plan,
+    scripts_by_profile,
+    servers_of,
+)
 from pgtop_tune.cli.commands.experiment.results import directory_of, outcome_in, say_results
 from pgtop_tune.cli.commands.experiment.workers import (
     check_resumable,
@@ -44,13 +57,25 @@ from pgtop_tune.cli.headless import run_beside
 from pgtop_tune.cli.options import LiveOptions, disk_caps
 from pgtop_tune.cli.output import say, tell
 from pgtop_tune.cli.parameter_changes import machine_of
+from pgtop_tune.cli.signals import require_yes
 from pgtop_tune.cli.snapshot import look
-from pgtop_tune.cli.wiring import LiveSession, available_bytes, endpoint_of, targets
+from pgtop_tune.cli.wiring import LiveSession, available_bytes, endpoint_of, following_endpoint, targets
+from pgtop_tune.cluster.replicated import ThrowawayServers
 from pgtop_tune.experiment.attribution import SurroundingsMeter
 from pgtop_tune.experiment.load_run import LoadRun
 from pgtop_tune.experiment.path import LoadTarget
 from pgtop_tune.experiment.plan.bind import check_reviewed, plan_hash
-from pgtop_tune.experiment.plan.model import OWN_DATABASE, PlanArm, estimate
+from pgtop_tune.experiment.plan.model import (
+    OWN_DATABASE,
+    THROWAWAY_SERVERS,
+    BoundPlan,
+    Cell,
+    ExperimentPlan,
+    PlanArm,
+    PlanOutage,
+    estimate,
+)
+from pgtop_tune.experiment.plan.outages import OutageServers, PlannedOutages
 from pgtop_tune.experiment.plan.report import left_of, shown_plan, switched
 from pgtop_tune.experiment.plan.results import (
     ABANDONED,
@@ -66,6 +91,8 @@ from pgtop_tune.experiment.plan.results import (
 from pgtop_tune.experiment.plan.run import ExperimentParts, ExperimentRun, made_here, unfinished
 from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.model.events import Event
+from pgtop_tune.model.instance import ServerPlace
 from pgtop_tune.postgres.server.conninfo import ConnInfo, Reached
 from pgtop_tune.postgres.server.sql_session import open_sql_session
 from pgtop_tune.runtime.experiment_control import ExperimentState
@@ -91,7 +118,14 @@ def run_plan(request: PlanRunRequest) -> int:
         return start_detached(["experiment", "run"])
     if request.workers:
         return run_on_workers(request)
-    plan, room = bound_plan(request.plan, request)
+    unbound_plan = requested_plan(request)
+    with servers_of(unbound_plan, request) as (at_servers, servers):
+        return _run_on(unbound_plan, at_servers, servers)
+
+
+def _run_on(unbound_plan: ExperimentPlan, request: PlanRunRequest, servers: ThrowawayServers | None) -> int:
+    """Run a plan on the server of a request. Raises as `run_plan`."""
+    plan, room = bound_to_server(unbound_plan, request, servers)
     check_fits(plan, room)
     if room.server is not None:
         # Before anything is made: a refusal leaves nothing behind.
@@ -100,11 +134,28 @@ def run_plan(request: PlanRunRequest) -> int:
         check_reviewed(plan, request.plan_hash, reviewed_dir())
     expected = estimate(plan, room.max_wal_bytes)
     confirm_restarts(expected, room.sessions, yes=request.yes)
+    _confirm_outages(plan, room, yes=request.yes)
     directory = new_directory(plan.name)
     tell(f"experiment {directory.name}: {expected.words}")
     with ExperimentLog(directory) as log:
         log.write("plan", name=plan.name, hash=plan_hash(plan), began_ms=now_ms(), plan=to_builtins(plan))
-        return _continued(request, outcome_in(directory), log)
+        return _continued(request, outcome_in(directory), log, servers)
+
+
+def _confirm_outages(plan: BoundPlan, room: ServerRoom, *, yes: bool) -> None:
+    """Ask for outages of what is the operator's. Raises as `require_yes`."""
+    lines = []
+    for name, server_place in room.failing.items():
+        outages = [
+            f"{counted(sum(cell.outage == outage.name for cell in plan.cells), 'time')} {outage.row.description}"
+            for outage in plan.outages
+            if outage.row.of_pooler == bool(name)
+        ]
+        sessions = "" if name else f", which ends {counted(room.sessions, 'session')} of other clients"
+        lines.append(f"{server_place.endpoint} ({server_place.managed}): {', '.join(outages)}{sessions}")
+    if lines:
+        reason = f"outages of {'; '.join(lines)}; each is started again"
+        require_yes(f"{reason}. Run the plan?", yes=yes, reason=reason, refused="not run: nothing was changed")
 
 
 def _check_one_server(request: PlanRequest) -> None:
@@ -128,12 +179,16 @@ def resume_plan(request: PlanResumeRequest) -> int:
     if request.workers:
         return resume_on_workers(request)
     directory = directory_of(request.experiment)
-    with ExperimentLog(directory) as log:
+    with ExperimentLog(directory) as log, servers_of(outcome_in(directory).plan, request) as (request, servers):
+        if (server_place := outcome_in(directory).down) is not None:
+            tell(f"an outage of {server_place.endpoint} was under way: starting it")
+            start_again(server_place)
+            log.write("outage_ended")
         deadline_s = time.monotonic() + _RESTART_S
         while True:
             outcome = outcome_in(directory)
             try:
-                return _resumed(outcome, log, request)
+                return _resumed(outcome, log, request, servers)
             except NotLetIn:
                 raise
             except ConnectionProblem:
@@ -164,10 +219,11 @@ def _check_continues(outcome: ExperimentOutcome, request: PlanRequest) -> None:
     check_resumable(outcome, request)
     if outcome.workers:
         raise UsageProblem(f"{outcome.id} runs on {', '.join(outcome.workers)}", "pass --workers ADDRESS")
-    server = sections.server(look(request.connection).newest)
-    identifier = "" if isinstance(server, Unavailable) else server.system_identifier
-    if identifier and identifier not in outcome.plan.server:
-        raise UsageProblem(f"{outcome.id} belongs to {outcome.plan.server}", "connect to that server")
+    if outcome.plan.servers != THROWAWAY_SERVERS:
+        server = sections.server(look(request.connection).newest)
+        identifier = "" if isinstance(server, Unavailable) else server.system_identifier
+        if identifier and identifier not in outcome.plan.server:
+            raise UsageProblem(f"{outcome.id} belongs to {outcome.plan.server}", "connect to that server")
     scripts = scripts_by_profile(
         [name for name, _ in outcome.plan.scripts], load_profiles(profile_directories(request.session.profiles))
     )
@@ -178,13 +234,17 @@ def _check_continues(outcome: ExperimentOutcome, request: PlanRequest) -> None:
         )
 
 
-def _resumed(outcome: ExperimentOutcome, log: ExperimentLog, request: PlanRequest) -> int:
+def _resumed(
+    outcome: ExperimentOutcome, log: ExperimentLog, request: PlanRequest, servers: ThrowawayServers | None
+) -> int:
     _check_continues(outcome, request)
     log.write("resumed", at_ms=now_ms())
-    return _continued(request, outcome, log)
+    return _continued(request, outcome, log, servers)
 
 
-def _continued(request: PlanRequest, outcome: ExperimentOutcome, log: ExperimentLog) -> int:
+def _continued(
+    request: PlanRequest, outcome: ExperimentOutcome, log: ExperimentLog, servers: ThrowawayServers | None
+) -> int:
     session = request.session
     live = LiveOptions(
         pgbench=session.pgbench,
@@ -193,7 +253,7 @@ def _continued(request: PlanRequest, outcome: ExperimentOutcome, log: Experiment
         allow_unsafe=request.allow_unsafe,
         confirmed=frozenset(request.session.confirm or ()),
     )
-    experiment = ExperimentSession(outcome, log, live, profile_directories(session.profiles))
+    experiment = ExperimentSession(outcome, log, live, profile_directories(session.profiles), servers=servers)
     status = let_in(request.connection, lambda conninfo: asyncio.run(experiment.run(conninfo, abandon=request.abandon)))
     if status == ExitCode.OK:
         say_results(outcome_of(read_entries(log.directory), outcome.id), abandon=request.abandon)
@@ -221,6 +281,11 @@ class _Doors:
     async def pending(self) -> tuple[PendingParameter, ...]:
         return await self._service.pending()
 
+    async def failing_places(
+        self, plan: BoundPlan, load_targets: Mapping[str, LoadTarget]
+    ) -> Mapping[str, ServerPlace]:
+        return await failing_places(plan, plan.allowed_outages, self._control, self._service, load_targets)
+
     async def claim_experiment(self, names: Sequence[str]) -> None:
         await self._control.claim_experiment(names)
 
@@ -233,6 +298,7 @@ class ExperimentSession:
         log: The open journal.
         directories: Directories of profiles.
         keeps_data: The database of the experiment stays for its next cells.
+        servers: The throwaway servers of the plan; None for the operator's server.
     """
 
     def __init__(
@@ -243,6 +309,7 @@ class ExperimentSession:
         directories: Sequence[Path],
         *,
         keeps_data: bool = False,
+        servers: ThrowawayServers | None = None,
     ) -> None:
         self._outcome = outcome
         self._plan = outcome.plan
@@ -251,6 +318,7 @@ class ExperimentSession:
         self._directories: Final = directories
         self._database = outcome.database
         self._keeps_data: Final = keeps_data
+        self._servers: Final = servers
         self._announcement: Announcement | None = None
         self._has_ended = False
 
@@ -268,13 +336,14 @@ class ExperimentSession:
                 self._announcement.end()
 
     async def _run(self, conninfo: ConnInfo, *, abandon: bool) -> int:
-        # Of several hosts, the one of this session is used from here on.
-        conninfo = conninfo.only((await self._reached_by(conninfo)).endpoint)
+        if not self._plan.with_standby:
+            # Of several hosts, the one of this session is used from here on.
+            conninfo = conninfo.only((await self._reached_by(conninfo)).endpoint)
         names = [name for arm in self._plan.arms for name, _ in arm.settings]
         with_restart = any(arm.restart for arm in self._plan.arms)
         rules = Rules(fenced=True, allow_unsafe=self._live.allow_unsafe, tell=tell)
         control = PostgresControl(conninfo, rules=rules)
-        service = RestartService(control)
+        service = RestartService(control, None if self._servers is None else self._servers.restart)
         machine = await machine_of(conninfo, names, beside_server=True, with_restart=with_restart)
         doors = _Doors(control, service, machine)
         async with aclosing(machine), aclosing(control), aclosing(service):
@@ -294,8 +363,29 @@ class ExperimentSession:
         self._log.write("ended", why=ABANDONED if abandon else COMPLETE)
         return ExitCode.OK
 
+    async def _planned_outages(
+        self,
+        doors: _Doors,
+        load_targets: Mapping[str, LoadTarget],
+        keeper: FrameKeeper,
+        conninfo: ConnInfo,
+        note: Callable[[Event], None],
+    ) -> PlannedOutages:
+        """Return the cause of the plan's outages. Raises as `failing_places`."""
+        places = await doors.failing_places(self._plan, load_targets)
+        servers = self._servers or ServerOutages(places[SERVER]) if self._plan.server_fails else None
+
+        def servers_of(cell: Cell, outage: PlanOutage) -> OutageServers:
+            if outage.row.of_pooler:
+                return PoolerOutages(places[cell.endpoint])
+            assert servers is not None
+            return servers
+
+        return PlannedOutages(servers_of, self._log, keeper, lambda: open_sql_session(conninfo), note, tell)
+
     async def _measured(self, conninfo: ConnInfo, doors: _Doors, *, abandon: bool) -> int | None:
-        reached = await self._reached_by(conninfo)
+        follows = bool(self._plan.outages)
+        reached = None if follows else await self._reached_by(conninfo)
         session = LiveSession(conninfo, self._live, reached)
         session.load.directories = self._directories
         session.load.prepare = None
@@ -304,12 +394,25 @@ class ExperimentSession:
         restarts = any(arm.restart for arm in self._plan.arms)
         session.engine.attach(keeper)
         session.engine.attach(meter)
+        load_targets = await self._targets(conninfo)
+        outages = (
+            await self._planned_outages(doors, load_targets, keeper, conninfo, session.source.note)
+            if follows and not abandon
+            else None
+        )
         parts = ExperimentParts(
-            load=LoadRun(session.load, keeper, session.open_sql_session, tell, restarts=restarts),
+            load=LoadRun(
+                session.load,
+                keeper,
+                session.open_following_session if follows else session.open_sql_session,
+                tell,
+                restarts=restarts or follows,
+                one_server=not follows,
+            ),
             keeper=keeper,
             cpu=meter,
             doors=doors,
-            targets=await self._targets(conninfo),
+            targets=load_targets,
             profiles=load_profiles(self._directories).by_name,
             open_sql_session=lambda: open_sql_session(conninfo),
             make_data=lambda scale: self._initialise(conninfo, scale),
@@ -317,6 +420,7 @@ class ExperimentSession:
             unsafe=self._live.allow_unsafe,
             confirmed=self._live.confirmed,
             tell=tell,
+            outages=outages,
         )
         run = ExperimentRun(self._outcome, self._log, parts)
         if abandon:
@@ -343,6 +447,8 @@ class ExperimentSession:
                 if endpoint.address:
                     addresses = [f"{endpoint.name}={endpoint.address}"]
                     [by_name[endpoint.name]] = await targets(addresses, sql_session, conninfo, from_here=True)
+                elif self._plan.outages:
+                    by_name[endpoint.name] = LoadTarget(endpoint.name, following_endpoint(conninfo))
                 else:
                     pinned = conninfo.pinned(sql_session.reached)
                     by_name[endpoint.name] = LoadTarget(endpoint.name, endpoint_of(pinned))

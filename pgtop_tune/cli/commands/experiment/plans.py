@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import aclosing, contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -20,19 +20,25 @@ from pgtop_tune.changes.model.change import WantedParameter
 from pgtop_tune.changes.model.change_set import RestartVerdict
 from pgtop_tune.changes.model.pending_set import now_ms
 from pgtop_tune.changes.restart.control import RestartService
+from pgtop_tune.changes.restart.outages import checked_place
+from pgtop_tune.changes.restart.pooler_outages import pooler_place
 from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.cli.commands.experiment import PlanCheckRequest, PlanOverrides, PlanRequest, PlanRunRequest
-from pgtop_tune.cli.connections import let_in
-from pgtop_tune.cli.output import say
+from pgtop_tune.cli.connections import ConnectionOptions, let_in
+from pgtop_tune.cli.output import say, tell
 from pgtop_tune.cli.parameter_changes import check_nothing_waits
 from pgtop_tune.cli.snapshot import AdviceBasis, advice_basis
 from pgtop_tune.cli.wiring import available_bytes, endpoint_of, targets
-from pgtop_tune.experiment.path import unreachable
+from pgtop_tune.cluster.binaries import find_binaries
+from pgtop_tune.cluster.replicated import ThrowawayServers
+from pgtop_tune.experiment.path import LoadTarget, unreachable
 from pgtop_tune.experiment.plan.bind import ServerView, bound, keep_reviewed
 from pgtop_tune.experiment.plan.model import (
     OWN_DATABASE,
+    THROWAWAY_SERVERS,
     BoundPlan,
     ExperimentPlan,
+    PlanChoices,
     PlanEndpoint,
     PlanFacts,
     estimate,
@@ -45,10 +51,14 @@ from pgtop_tune.experiment.series import scripts_of
 from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import LoadSpec
+from pgtop_tune.model.instance import ServerPlace
 from pgtop_tune.postgres.server.conninfo import ConnInfo
 from pgtop_tune.postgres.server.sql_session import open_sql_session
 from pgtop_tune.runtime.running_experiments import ServerKey, server_of
 
+SERVER: Final = ""
+"""Key of the server among places of what fails."""
+R = TypeVar("R", bound=PlanRequest)
 _MB: Final = 2**20
 _MAY_CREATE: Final = "SELECT rolcreatedb OR rolsuper, pg_is_in_recovery() FROM pg_roles WHERE rolname = current_user"
 
@@ -63,6 +73,7 @@ class ServerRoom(Struct, frozen=True, kw_only=True):
         sessions: Number of sessions of other programs, which a restart ends.
         max_wal_bytes: max_wal_size.
         server: Identity of the server; None where its frames do not tell it.
+        failing: Places of what is the operator's and is to fail: `SERVER`, and poolers by the names of their endpoints.
     """
 
     closed: Mapping[str, str]
@@ -71,21 +82,42 @@ class ServerRoom(Struct, frozen=True, kw_only=True):
     sessions: int
     max_wal_bytes: int = 0
     server: ServerKey | None = None
+    failing: Mapping[str, ServerPlace] = {}
 
 
 def check_plan(request: PlanCheckRequest) -> None:
-    """Print the plan as it runs on the server. Raises as `bound_plan`."""
+    """Print the plan as it runs on the server. Raises as `bound_to_server`."""
     checked_plan(request)
 
 
 def review_plan(request: PlanCheckRequest) -> None:
-    """Print the plan and its hash, and keep the plan as reviewed. Raises as `bound_plan`."""
+    """Print the plan and its hash, and keep the plan as reviewed. Raises as `bound_to_server`."""
     say(f"hash {keep_reviewed(checked_plan(request), reviewed_dir())}")
 
 
+@contextmanager
+def servers_of(plan: PlanChoices, request: R) -> Iterator[tuple[R, ThrowawayServers | None]]:
+    """Yield the request, led to the throwaway servers of a plan where it starts any; they are removed after the block.
+
+    Raises:
+        UsageProblem: The options name a server for such a plan.
+        ClusterProblem: The servers cannot be made.
+    """
+    connection = request.connection
+    if plan.servers != THROWAWAY_SERVERS:
+        yield request, None
+        return
+    if connection.host or connection.port or connection.user or connection.database:
+        raise UsageProblem(f"{plan.name} starts servers of its own", "leave -d, -h, -p and -U out")
+    with ThrowawayServers.create(find_binaries(), with_standby=plan.with_standby, on_step=tell) as servers:
+        yield replace(request, connection=ConnectionOptions(database=servers.conninfo)), servers
+
+
 def checked_plan(request: PlanCheckRequest | PlanRunRequest) -> BoundPlan:
-    """Print the plan as it runs on the server, and return it. Raises as `bound_plan`."""
-    plan, room = bound_plan(request.plan, request)
+    """Print the plan as it runs on the server, and return it. Raises as `bound_to_server`."""
+    unbound_plan = requested_plan(request)
+    with servers_of(unbound_plan, request) as (at_servers, servers):
+        plan, room = bound_to_server(unbound_plan, at_servers, servers)
     for line in plan_lines(plan, now_ms(), room.max_wal_bytes):
         say(line)
     check_fits(plan, room)
@@ -128,26 +160,39 @@ def overridden(plan: ExperimentPlan, overrides: PlanOverrides) -> ExperimentPlan
     )
 
 
-def bound_plan(plan_name: str, request: PlanRequest) -> tuple[BoundPlan, ServerRoom]:
-    """Return the plan as it runs on the server of the options, and the room there.
+def requested_plan(request: PlanCheckRequest | PlanRunRequest) -> ExperimentPlan:
+    """Return the plan of a request with its options. Raises UsageProblem where it is wrong."""
+    return overridden(read_plan(plan_path(request.plan)), request.overrides)
+
+
+def bound_to_server(
+    unbound_plan: ExperimentPlan, request: PlanRequest, servers: ThrowawayServers | None = None
+) -> tuple[BoundPlan, ServerRoom]:
+    """Return a plan as it runs on a server, and the room there.
+
+    Args:
+        unbound_plan: The plan.
+        request: The options, with the server.
+        servers: The throwaway servers that these options lead to; None for the operator's own.
 
     Raises:
         PgtopError: The plan is wrong, or the server does not answer.
     """
-    return bound_to_server(overridden(read_plan(plan_path(plan_name)), request.overrides), request)
-
-
-def bound_to_server(unbound_plan: ExperimentPlan, request: PlanRequest) -> tuple[BoundPlan, ServerRoom]:
-    """Bind a plan that was read. Raises as `bound_plan`."""
     session = request.session
     loaded = load_profiles(profile_directories(session.profiles))
     scripts = _scripts(unbound_plan, loaded)
     find_pgbench(session.pgbench)
     basis = advice_basis(request.connection)
-    view = _view(basis, scripts, unsafe=request.allow_unsafe, confirmed=frozenset(session.confirm or ()))
+    view = replace(
+        _view(basis, scripts, unsafe=request.allow_unsafe, confirmed=frozenset(session.confirm or ())),
+        allowed_outages=tuple(request.allow_outage or ()),
+    )
+    if servers is not None:
+        view = replace(view, server=f"throwaway {view.server.partition(',')[0]}")
     plan = bound(unbound_plan, view)
     room = let_in(
-        request.connection, lambda conninfo: asyncio.run(_room(conninfo, unbound_plan, plan, session.pgbench))
+        request.connection,
+        lambda conninfo: asyncio.run(_room(conninfo, unbound_plan, plan, session.pgbench, servers)),
     )
     if room.closed or room.refused:
         plan = bound(unbound_plan, replace(view, unreachable=room.closed, refused=room.refused))
@@ -223,7 +268,13 @@ def _view(
 
 
 @decodes
-async def _room(conninfo: ConnInfo, plan: ExperimentPlan, bound_arms: BoundPlan, pgbench: Path | None) -> ServerRoom:
+async def _room(
+    conninfo: ConnInfo,
+    plan: ExperimentPlan,
+    bound_arms: BoundPlan,
+    pgbench: Path | None,
+    servers: ThrowawayServers | None,
+) -> ServerRoom:
     """Ask the server for its room, endpoints that do not answer, and arms with which it would not start.
 
     Raises:
@@ -245,22 +296,28 @@ async def _room(conninfo: ConnInfo, plan: ExperimentPlan, bound_arms: BoundPlan,
                 'pass another role with -U, run ALTER ROLE … CREATEDB, or set database = "current" in the plan',
             )
         free_bytes = await available_bytes(sql_session)
-        closed = {}
+        closed: dict[str, str] = {}
+        load_targets: dict[str, LoadTarget] = {}
         for endpoint in plan.endpoints:
             if endpoint.address:
                 [target] = await targets([f"{endpoint.name}={endpoint.address}"], sql_session, conninfo, from_here=True)
+                load_targets[endpoint.name] = target
                 if reason := await unreachable(target.endpoint):
                     closed[endpoint.name] = reason
     refused: dict[str, str] = {}
     sessions = 0
     control = PostgresControl(conninfo)
-    service = RestartService(control)
+    service = RestartService(control, None if servers is None else servers.restart)
+    failing: Mapping[str, ServerPlace] = {}
     async with aclosing(control), aclosing(service):
         if plan.database == OWN_DATABASE and not await control.ask(lambda session: session.direct):
             raise UsageProblem(
                 "this connection goes through a pooler, which does not know the database that the experiment creates",
                 'connect to the server directly, or set database = "current" in the plan',
             )
+        if plan.outages:
+            failing = await failing_places(plan, bound_arms.allowed_outages, control, service, load_targets)
+            sessions = (await service.plan()).sessions if SERVER in failing else 0
         if any(arm.parameters for arm in bound_arms.arms):
             try:
                 await control.ask(lambda session: session.check_permitted())
@@ -286,4 +343,33 @@ async def _room(conninfo: ConnInfo, plan: ExperimentPlan, bound_arms: BoundPlan,
             # An arm's own settings may reserve the huge pages that it starts with: the start is checked with them.
             if stopping and not arm.settings:
                 refused[arm.name] = stopping[0]
-    return ServerRoom(closed=closed, refused=refused, free_bytes=free_bytes, sessions=sessions)
+    return ServerRoom(closed=closed, refused=refused, free_bytes=free_bytes, sessions=sessions, failing=failing)
+
+
+async def failing_places(
+    plan: PlanChoices,
+    allowed: Sequence[str],
+    control: PostgresControl,
+    service: RestartService,
+    load_targets: Mapping[str, LoadTarget],
+) -> dict[str, ServerPlace]:
+    """Return the places of what is the operator's and fails in a plan: `SERVER`, and poolers by their endpoints.
+
+    Args:
+        plan: The plan.
+        allowed: HOST:PORT of what the operator allows to fail.
+        control: The parameters of the server.
+        service: Its restarts.
+        load_targets: The endpoints.
+
+    Raises:
+        UsageProblem: An outage is not allowed, or is not ours to end.
+        ServerProblem: The server would not start again.
+    """
+    places: dict[str, ServerPlace] = {}
+    if plan.server_fails and plan.servers != THROWAWAY_SERVERS:
+        places[SERVER] = await checked_place(control, service, allowed)
+    for name in plan.failing_poolers:
+        endpoint = load_targets[name].endpoint
+        places[name] = await asyncio.to_thread(pooler_place, endpoint.host, endpoint.port, allowed)
+    return places

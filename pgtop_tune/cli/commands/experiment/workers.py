@@ -27,7 +27,7 @@ from pgtop_tune.cli.exit_codes import ExitCode, Terminated
 from pgtop_tune.cli.output import tell
 from pgtop_tune.cli.signals import require_yes, run_until_signalled
 from pgtop_tune.experiment.plan.bind import differences, plan_hash
-from pgtop_tune.experiment.plan.model import BoundPlan, Cell, Estimate, ExperimentPlan, estimate
+from pgtop_tune.experiment.plan.model import THROWAWAY_SERVERS, BoundPlan, Cell, Estimate, ExperimentPlan, estimate
 from pgtop_tune.experiment.plan.plan_file import plan_path, read_plan
 from pgtop_tune.experiment.plan.results import (
     ABANDONED,
@@ -172,6 +172,8 @@ def run_on_workers(request: PlanRunRequest) -> int:
     if request.plan_hash:
         raise UsageProblem("--plan-hash applies to one server", "leave it out with --workers")
     plan = overridden(read_plan(plan_path(request.plan)), request.overrides)
+    if plan.outages or plan.servers == THROWAWAY_SERVERS:
+        raise UsageProblem("outages and throwaway servers are of one machine", "leave --workers out")
     if any(endpoint.address for endpoint in plan.endpoints):
         raise UsageProblem("an endpoint with an address would be the same for all servers", "leave --workers out")
     return finished(_begun(request.workers, plan, unit_options, yes=request.yes))[0]

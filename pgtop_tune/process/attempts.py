@@ -1,0 +1,148 @@
+"""Starts a program again and again until it is at work, in a process of its own under the guard.
+
+Run as a file, not imported: `python -I -S attempts.py --every 0.05 --log PREFIX [--number NAME] -- argv…`. An attempt
+has failed when the program ends with status 1, or with status 2 and nothing in its log, which are the files that begin
+with PREFIX, "." and its process id: pgbench could not connect all clients, or lost all of them before the first
+transaction. The files of a failed attempt are removed, and the next one begins `--every` seconds after the begin of the
+last, or at once after an attempt that took longer. With `--number`, pgbench gets the number of the attempt as a
+variable of that name.
+
+A line on stderr, "attempts: NUMBER PID LONGEST_S", tells of an attempt that still runs after `STAYS_S`, and of the last
+one: its number, its process, and the longest time between the begins of two attempts. The exit status is that of the
+last program, 128 + n where signal n ended it. SIGALRM and SIGINT reach the program by the process group, and end the
+attempts.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import select
+import signal
+import sys
+import time
+from typing import Final, NamedTuple, NoReturn
+
+STAYS_S: Final = 0.5
+NOT_CONNECTED: Final = 1
+LOST: Final = 2
+_FAILED_TO_START: Final = 127
+_WRONG_USAGE: Final = 64
+_PR_SET_PDEATHSIG: Final = 1
+
+
+class AttemptsOrder(NamedTuple):
+    """The command line."""
+
+    argv: tuple[str, ...]
+    every_s: float
+    log: str
+    number: str = ""
+
+
+def parse_order(arguments: list[str]) -> AttemptsOrder:
+    """Return the order of the command line. Raises ValueError where it is not one."""
+    if "--" not in arguments:
+        raise ValueError("no command after --")
+    at = arguments.index("--")
+    options = dict(zip(arguments[:at:2], arguments[1:at:2], strict=True))
+    if not {"--every", "--log"} <= options.keys() <= {"--every", "--log", "--number"} or not arguments[at + 1 :]:
+        raise ValueError("wrong options, or no command after --")
+    return AttemptsOrder(
+        argv=tuple(arguments[at + 1 :]),
+        every_s=float(options["--every"]),
+        log=options["--log"],
+        number=options.get("--number", ""),
+    )
+
+
+class AttemptLoop:
+    """The attempts of one order."""
+
+    def __init__(self, order: AttemptsOrder) -> None:
+        self._order = order
+        self._number = 0
+        self._longest_s = 0.0
+        self._ending = False
+        self._wake, wake_in = os.pipe()
+        os.set_blocking(wake_in, False)
+        signal.set_wakeup_fd(wake_in, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        for number in (signal.SIGALRM, signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._end)
+
+    def run(self) -> int:
+        """Return the exit status of the last attempt."""
+        before_s: float | None = None
+        while True:
+            began_s = time.monotonic()
+            self._longest_s = max(self._longest_s, began_s - (began_s if before_s is None else before_s))
+            before_s = began_s
+            self._number += 1
+            pid = self._start()
+            status = self._wait(pid)
+            files = glob.glob(f"{glob.escape(self._order.log)}.{pid}*")
+            failed = status == NOT_CONNECTED or (status == LOST and not any(map(os.path.getsize, files)))
+            if self._ending or not failed:
+                self._tell(pid)
+                return 128 - status if status < 0 else status
+            for name in files:
+                os.unlink(name)
+            time.sleep(max(began_s + self._order.every_s - time.monotonic(), 0.0))
+            if self._ending:
+                return status
+
+    def _start(self) -> int:
+        parent = os.getpid()
+        pid = os.fork()
+        if pid:
+            return pid
+        try:
+            signal.set_wakeup_fd(-1)
+            for number in (signal.SIGCHLD, signal.SIGALRM, signal.SIGINT, signal.SIGTERM):
+                signal.signal(number, signal.SIG_DFL)
+            if sys.platform.startswith("linux"):
+                import ctypes
+
+                ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL), 0, 0, 0)
+            program, *arguments = self._order.argv
+            variable = ["-D", f"{self._order.number}={self._number}"] if self._order.number else []
+            if os.getppid() == parent:
+                os.execv(program, [program, *variable, *arguments])
+        finally:
+            os._exit(_FAILED_TO_START)
+
+    def _wait(self, pid: int) -> int:
+        """Return the status of a program once it has ended; negative for the signal that ended it."""
+        stays_s: float | None = STAYS_S
+        while True:
+            ended, status = os.waitpid(pid, os.WNOHANG)
+            if ended:
+                return os.waitstatus_to_exitcode(status)
+            ready, _, _ = select.select([self._wake], [], [], stays_s)
+            if ready:
+                os.read(self._wake, 512)
+            elif stays_s is not None:
+                self._tell(pid)
+                stays_s = None
+
+    def _tell(self, pid: int) -> None:
+        sys.stderr.write(f"attempts: {self._number} {pid} {self._longest_s:.3f}\n")
+        sys.stderr.flush()
+
+    def _end(self, *_: object) -> None:
+        self._ending = True
+
+
+def main() -> NoReturn:
+    """Run the command line; see the module's text."""
+    try:
+        order = parse_order(sys.argv[1:])
+    except ValueError as problem:
+        sys.stderr.write(f"attempts: {problem}\n")
+        sys.exit(_WRONG_USAGE)
+    os._exit(AttemptLoop(order).run())
+
+
+if __name__ == "__main__":
+    main()

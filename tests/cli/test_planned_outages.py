@@ -1,0 +1,149 @@
+"""Plans with outages, as a user runs them: on servers of the plan, and on a server that the user allows to fail."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from pgtop_tune.cluster.crash import postmaster_at
+from pgtop_tune.cluster.throwaway import Throwaway
+from tests.cli.runs import PROGRAM, ROOT, Ran, environment, run
+from tests.support.by_pg_ctl import by_pg_ctl
+from tests.support.processes import eventually
+from tests.support.quick_server import quick_server
+from tests.support.servers import Servers, conninfo
+
+OUTAGES = """
+[[outage]]
+name = "crash"
+action = "kill"
+after = "3s"
+[[outage]]
+name = "again"
+action = "restart"
+after = "3s"
+"""
+PROMOTION = '[[outage]]\nname = "switch"\naction = "promote"\nafter = "3s"\n'
+PLAN = 'name = "fails"\nclients = [2]\nscales = [1]\ntime = "8s"\nseed = 7\nhousekeeping = "none"\n'
+
+
+@pytest.fixture(scope="module")
+def managed(servers: Servers) -> Iterator[Throwaway]:
+    """Started by pg_ctl, as an operator's is."""
+    made = quick_server(servers.binaries(18))
+    try:
+        with by_pg_ctl(made) as server:
+            yield server
+    finally:
+        made.stop("immediate")
+
+
+def experiment(home: Path, verb: str, text: str, *words: str) -> Ran:
+    path = home / "plan.toml"
+    path.write_text(text)
+    return run("experiment", verb, str(path), *words, home=home, timeout_s=240)
+
+
+def pid_of(server: Throwaway) -> int | None:
+    return postmaster_at(Path(str(server.data_dir)))
+
+
+def answers(server: Throwaway) -> bool:
+    try:
+        psycopg.connect(conninfo(server)).close()
+    except psycopg.OperationalError:
+        return False
+    return True
+
+
+def lines_of(home: Path) -> list[dict[str, Any]]:
+    journals = (home / ".local/state/pgtop-tune/experiments").glob("*/journal.jsonl")
+    return [json.loads(line) for journal in journals for line in journal.read_text().splitlines()]
+
+
+def test_a_server_of_the_user_fails_only_when_it_is_named_and_confirmed(managed: Throwaway, tmp_path: Path) -> None:
+    pid, target, name = pid_of(managed), ("-d", conninfo(managed)), f"{managed.socket_dir}:{managed.port}"
+    refused = experiment(tmp_path, "check", PLAN + OUTAGES, *target)
+    assert refused.status == 2
+    assert f"--allow-outage {name}" in refused.err
+    # Without a terminal there is nobody to ask.
+    refused = experiment(tmp_path, "run", PLAN + OUTAGES, *target, "--allow-outage", name)
+    assert refused.status == 2
+    assert re.search(
+        rf"outages of {name} \(pg_ctl\): 1 time the postmaster is killed .* sessions of other", refused.err
+    )
+    assert "--yes" in refused.err
+    refused = experiment(tmp_path, "run", PLAN + PROMOTION, *target, "--yes", "--allow-outage", name)
+    assert refused.status == 2
+    assert "a promotion cannot be undone" in refused.err
+    assert pid_of(managed) == pid
+    assert lines_of(tmp_path) == []
+
+
+@pytest.mark.long
+def test_a_server_of_the_user_runs_again_after_each_outage(managed: Throwaway, tmp_path: Path) -> None:
+    pid, name = pid_of(managed), f"{managed.socket_dir}:{managed.port}"
+    ran = experiment(tmp_path, "run", PLAN + OUTAGES, "-d", conninfo(managed), "--yes", "--allow-outage", name)
+    assert ran.status == 0, ran.err
+    check_figures(ran.out, "crash", "again")
+    assert answers(managed)
+    assert pid_of(managed) not in (None, pid)
+    kinds = [line["kind"] for line in lines_of(tmp_path)]
+    assert kinds.count("outage_began") == kinds.count("outage_ended") == 2
+
+
+@pytest.mark.long
+def test_the_servers_of_a_plan_fail_and_are_gone_afterwards(tmp_path: Path) -> None:
+    text = f'{PLAN}repeats = 2\nservers = "throwaway"\n{OUTAGES}{PROMOTION}'
+    assert "starts servers of its own" in experiment(tmp_path, "run", text, "-h", "localhost").err
+    ran = experiment(tmp_path, "run", text)
+    assert ran.status == 0, ran.err
+    check_figures(ran.out, "crash", "again", "switch")
+    places = {line["plan"]["server"] for line in lines_of(tmp_path) if line["kind"] == "plan"}
+    assert len(places) == 1
+    assert "throwaway PostgreSQL" in next(iter(places))
+
+
+def check_figures(text: str, *names: str) -> None:
+    """Each outage of the table has times, and every acknowledged commit is there."""
+    for name in names:
+        row = re.search(rf"^ *{name} .* clients  +(\d) of \1  +([\d.]+)(.*)$", text, re.M)
+        assert row is not None, text
+        assert 0.0 < float(row[2]) < 8.0
+        missing, in_doubt = row[3].split()[-2:]
+        assert missing == "0", text
+        assert int(in_doubt) <= 2 * int(row[1])
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.long)])
+def test_a_server_of_the_user_is_up_though_the_program_ends_in_the_outage(
+    managed: Throwaway, tmp_path: Path, number: signal.Signals
+) -> None:
+    pid, name = pid_of(managed), f"{managed.socket_dir}:{managed.port}"
+    (tmp_path / "plan.toml").write_text(PLAN + OUTAGES)
+    with subprocess.Popen(
+        [
+            *PROGRAM, "experiment", "run", str(tmp_path / "plan.toml"), "-d", conninfo(managed), "--yes",
+            "--allow-outage", name,
+        ],
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=ROOT,
+        env=environment(tmp_path),
+    ) as program:  # fmt: skip
+        assert eventually(lambda: any(line["kind"] == "outage_began" for line in lines_of(tmp_path)))
+        program.send_signal(number)
+    assert eventually(lambda: answers(managed))
+    ended = any(line["kind"] == "outage_ended" for line in lines_of(tmp_path))
+    assert ended == (number == signal.SIGINT)
+    # The program was killed before or after it killed the server: it runs either way.
+    assert number == signal.SIGKILL or pid_of(managed) != pid
+    ran = run("experiment", "resume", "fails", "--abandon", "-d", conninfo(managed), home=tmp_path)
+    assert ran.status == 0, ran.err
+    assert lines_of(tmp_path)[-1]["why"] == "abandoned"

@@ -129,5 +129,11 @@ class CommitLog:
 
     def _open(self) -> None:
         self.close()
+        self._file = None
         directory, pattern = self._pattern
-        self._file = next((GrowingFile(path) for path in directory.glob(pattern)), None)
+        for path in directory.glob(pattern):
+            try:
+                self._file = GrowingFile(path)
+            except FileNotFoundError:
+                # An attempt that did not connect.
+                continue

@@ -1,16 +1,18 @@
 # Runs one program for as long as somebody holds the other end of standard input, and sends its log along.
 #
-# Arguments: a word that begins our lines on standard output, a directory to be made, then the program and its words.
+# Arguments: a word that begins our lines on standard output, a directory to be made, the host of the server ("" where
+# there is no one network to it), then the program and its words.
 # Standard input, before the start: "clock" (answered with the time), "file NAME BYTES" followed by the bytes, "go";
 # after it: names of signals, and "beat" now and then. Standard output: "MARK log NAME BYTES", "MARK report - BYTES",
-# "MARK cpu - BYTES"
+# "MARK cpu - BYTES", "MARK net - BYTES",
 # followed by the bytes. POSIX sh, with head -c; fallocate gives sent log back to the disk where it is there.
 #
 # Variables of that account which lead to a server or hold a password are about another one than ours.
 unset PGHOST PGHOSTADDR PGPORT PGSERVICE PGPASSWORD PGTARGETSESSIONATTRS PGLOADBALANCEHOSTS
 mark=$1
 directory=$2
-shift 2
+host=$3
+shift 3
 umask 077
 exec 3<&0
 finish() {
@@ -23,6 +25,13 @@ mkdir -- "$directory" && cd -- "$directory" || exit 73
 trap finish EXIT
 trap 'exit 1' HUP INT TERM PIPE
 
+device=
+for address in ${host:+$(getent ahosts "$host" 2>/dev/null)}; do
+    route=$(ip -o route get "$address" 2>/dev/null)
+    case $route in *' dev '*) device=${route#* dev } && device=${device%% *} ;; esac
+    break
+done
+
 word=
 while read -r word name bytes <&3; do
     case $word in
@@ -33,13 +42,23 @@ while read -r word name bytes <&3; do
 done
 [ "$word" = go ] || exit 1
 
+# Writes the seconds since the boot, and the line of that interface in /proc/net/dev.
+counters() {
+    read -r uptime _ </proc/uptime
+    while read -r line; do
+        case $line in "$device":*) printf '%s %s\n' "$uptime" "$line" ;; esac
+    done </proc/net/dev
+}
+
 (
     # A word about a killed program, on a connection that is gone, must not end this before it has written its line.
     trap '' PIPE
+    counters >net
     sh -c 'echo $$ >pid && exec "$@"' sh "$@" >report 3<&-
     echo $? >ended.part
     # CPU time of this shell, and in the second line of pgbench.
     times >cpu
+    { counters && cat "/sys/class/net/$device/speed"; } >>net 2>/dev/null
     mv ended.part ended
 ) &
 
@@ -107,5 +126,6 @@ done
 send_log
 send report report 0 $(($(wc -c <report)))
 send cpu cpu 0 $(($(wc -c <cpu)))
+send net net 0 $(($(wc -c <net)))
 kill "$listener" "$watchdog" 2>/dev/null
 exit "$(cat ended)"

@@ -29,6 +29,7 @@ from pgtop_tune.model.bench import (
     ScriptReport,
     StatementReport,
 )
+from pgtop_tune.process.attempts import AGAIN, OF_ATTEMPTS
 
 STOP_GRACE_S: Final = 3.0
 """For pgbench to end in order: transactions under way are finished, log and report are written."""
@@ -132,17 +133,31 @@ class PgbenchGroup:
     async def _live(self) -> None:
         status: int | None = None
         try:
-            status = await self._running.follow(self.stdout.add, self._hear)
+            status = await self._running.follow(self._take_output, self._hear)
         finally:
             if status is None:
                 # Only a cancelled event loop comes here.
                 self._running.kill()
             self._finish(status)
 
+    def begin_attempts(self) -> None:
+        """Begin to start it, where it waits for that."""
+        self.spawned_ms = wall_ms()
+        self.facts = replace(self.facts, started_ms=self.spawned_ms)
+        self._running.signal("USR1")
+
+    def _take_output(self, line: str) -> None:
+        if line == AGAIN:
+            # The report of an attempt that did nothing.
+            self.stdout = BoundedText()
+        else:
+            self.stdout.add(line)
+
     def _hear(self, line: str) -> None:
         progress = parse_progress(line, self.facts.started_ms / 1000.0)
         if progress is None:
-            self.stderr.add(line)
+            if not line.startswith(OF_ATTEMPTS):
+                self.stderr.add(line)
             if self._take_message is not None:
                 self._take_message(self, line)
         else:
@@ -164,7 +179,7 @@ class PgbenchGroup:
     def _close_facts(self) -> None:
         """Put the end, and the figures of the report, into the facts."""
         ended_ms, cpu_s = wall_ms(), self._running.cpu_s
-        self.facts = replace(self.facts, ended_ms=ended_ms)
+        self.facts = replace(self.facts, ended_ms=ended_ms, network=self._running.network)
         if self.report is not None:
             self.facts = replace(
                 self.facts,

@@ -157,6 +157,11 @@ _OWN: Final[tuple[tuple[str, str], ...]] = (
     (r"permission denied for database", "GRANT CONNECT ON DATABASE to this role, or pass another role with -U"),
     (r'role ".*" does not exist', "choose another role with -U, or create it"),
     (r'database ".*" does not exist', "choose another database with -d, or create it: createdb"),
+    (r"Cannot assign requested address",
+     "use fewer clients, or a lower rate with -C; or widen net.ipv4.ip_local_port_range, or use a Unix socket"),
+    (r"Resource temporarily unavailable",
+     "use fewer threads (-j): they connect at once, and too many connections wait at the Unix socket"),
+    (r"no more connections allowed", "use fewer clients, or a higher max_client_conn of the pooler"),
     (r"password authentication failed|no password supplied", "check the password in ~/.pgpass or PGPASSWORD"),
     (r"no pg_hba.conf entry", "add a line for this user and address to the server's pg_hba.conf"),
     (r"could not translate host name|Name or service not known", "check the host name"),
@@ -173,6 +178,14 @@ def _compiled(*rows: tuple[str, str]) -> tuple[tuple[re.Pattern[str], str], ...]
 
 _HINTS_OF_STATEMENTS: Final = _compiled(*_EITHER, *_STATEMENTS)
 _HINTS_OF_PGBENCH: Final = _compiled(*_EITHER, *_OWN)
+
+
+_REFUSED: Final = re.compile(r"could not create connection for client|aborted while establishing connection")
+
+
+def is_refused(stderr: str) -> bool:
+    """Return whether a client got no connection."""
+    return bool(_REFUSED.search(stderr))
 
 
 def lost_clients(line: str) -> tuple[int, ...]:

@@ -27,15 +27,19 @@ from pgtop_tune.bench.places import EVERY_S
 from pgtop_tune.bench.run import PgbenchRun, StartGroup, failure_words
 from pgtop_tune.model.bench import BenchProgress, BenchRun, LatencySecond, LoadLevel, RunState
 from pgtop_tune.model.outage import OutageSpan
+from pgtop_tune.process.attempts import AGAIN, READY
 
 MOST_GROUPS: Final = 100
 """Groups that are kept; a load whose clients are lost more often does not go through an outage."""
 LATE_S: Final = 10.0
 """Patience with the last transactions of a run, which may wait for a server that is silent."""
+_BACK_S: Final = 5.0
+"""Patience with counting clients where those of the load are back; they may lack their table."""
 _TOGETHER_S: Final = 0.02
 """Clients that are lost within so long are replaced together."""
+_MOST_WAITS: Final = 10
 _ATTEMPTS: Final = re.compile(r"attempts: (\d{1,9}) (\d{1,9}) (\d{1,9}\.\d{3})")
-_REASON: Final = re.compile(r"pgbench: (?:error|fatal): (?!could not create connection)(.+)")
+_REASON: Final = re.compile(r"pgbench: (?:error|fatal): (?!could not create connection|Run was aborted)(.+)")
 _KILLED: Final = 128
 
 
@@ -53,6 +57,7 @@ class _OpenSpan(Struct):
     Attributes:
         groups: Groups that were started in it, but for those that are forgotten.
         tried: Attempts of groups that are forgotten.
+        load_back_s: When the clients of the load were whole again, on the monotonic clock.
     """
 
     loss: _Loss
@@ -62,6 +67,7 @@ class _OpenSpan(Struct):
     longest_wait_s: float = 0.0
     problem: str = ""
     moved_ms: float = 0.0
+    load_back_s: float = math.inf
     closed: bool = False
 
 
@@ -73,6 +79,7 @@ class _Clients:
         lost: Set when some are missing.
         number: Number of the last group.
         begun_s: Start of the last group, on the monotonic clock.
+        spare: A group of all of them that waits to be begun: a new one would take two starts of Python.
     """
 
     def __init__(self, start: StartGroup, level: LoadLevel, groups: list[PgbenchGroup]) -> None:
@@ -82,6 +89,7 @@ class _Clients:
         self.lost = asyncio.Event()
         self.number = 1
         self.begun_s = -math.inf
+        self.spare: PgbenchGroup | None = None
 
     def running(self) -> list[PgbenchGroup]:
         return [group for group in self.groups if not group.over]
@@ -108,6 +116,7 @@ class OutageRun(PgbenchRun):
         self._losses: dict[PgbenchGroup, _Loss] = {}
         self._attempts: dict[PgbenchGroup, int] = {}
         self._at_work: set[PgbenchGroup] = set()
+        self._ready: set[PgbenchGroup] = set()
         self._spans: list[_OpenSpan] = []
         self.waiting_clients = 0
         self.uncounted = ""
@@ -116,11 +125,12 @@ class OutageRun(PgbenchRun):
         await super().begin()
         try:
             if self._counting is not None:
-                await self._start_group_of(self._counting, self._counting.level, again=False)
+                self._counting.groups.append(await self._made(self._counting, self._counting.level, again=False))
         except BaseException:
             await asyncio.shield(self.stop())
             raise
         for clients in self._kinds():
+            clients.lost.set()
             self._go(self._keep(clients))
         self._go(self._end_at_last())
 
@@ -156,7 +166,11 @@ class OutageRun(PgbenchRun):
         return next((clients for clients in self._kinds() if group in clients.groups), self._load)
 
     def _living(self, clients: _Clients) -> int:
-        return sum(group.facts.clients - len(self._missing.get(group, ())) for group in clients.running())
+        """Return the number of clients that run, or are being started."""
+        return sum(
+            group.facts.clients - (len(self._missing.get(group, ())) if self._has_worked(group) else 0)
+            for group in clients.running()
+        )
 
     def _take_message(self, group: PgbenchGroup, line: str) -> None:
         if attempt := _ATTEMPTS.fullmatch(line):
@@ -166,8 +180,15 @@ class OutageRun(PgbenchRun):
                 span.longest_wait_s = max(span.longest_wait_s, float(attempt[3]))
             self._tell_groups()
             return
+        if line == READY:
+            self._ready.add(group)
+            return
+        if line == AGAIN:
+            self._missing.pop(group, None)
+            self._losses.pop(group, None)
+            return
         self._lose(group, lost_clients(line), line)
-        if self._is_replacement(group) and group not in self._at_work and (reason := _REASON.match(line)):
+        if self._spans and not self._has_worked(group) and (reason := _REASON.match(line)):
             self._spans[-1].problem = _words(reason[1])
 
     def _lose(self, group: PgbenchGroup, numbers: Iterable[int], reason: str) -> None:
@@ -183,8 +204,8 @@ class OutageRun(PgbenchRun):
             stated = _REASON.match(reason)
             message = _words(stated[1] if stated else reason)
             self._losses[group] = _Loss(time.time() * 1000.0, time.monotonic(), message)
-        if not self._is_replacement(group):
-            self._span_of(self._losses[group]).lost_clients += len(lost)
+        if self._has_worked(group):
+            self._count_loss(group, len(lost))
         self._kind_of(group).lost.set()
 
     def _never_counted(self, group: PgbenchGroup) -> bool:
@@ -192,12 +213,26 @@ class OutageRun(PgbenchRun):
         clients = self._kind_of(group)
         return clients is self._counting and group.facts.number == 1 and group not in self._at_work
 
-    def _is_replacement(self, group: PgbenchGroup) -> bool:
-        """Return whether a group is to end the outage that lasts: its losses count once it has, or are attempts."""
-        return bool(self._spans) and not self._spans[-1].closed and group in self._spans[-1].groups
+    def _has_worked(self, group: PgbenchGroup) -> bool:
+        """Return whether clients of a group are lost, not just not there yet."""
+        return group in self._at_work or (group.facts.number == 1 and group in self._groups)
+
+    def _count_loss(self, group: PgbenchGroup, count: int) -> None:
+        if not self.span_is_closed and group in self._spans[-1].groups:
+            # It had ended that outage.
+            self._close_span()
+        self._span_of(self._losses[group]).lost_clients += count
+
+    def _works(self, group: PgbenchGroup) -> None:
+        """Take the first commit of a group."""
+        if group not in self._at_work:
+            self._at_work.add(group)
+            if missing := self._missing.get(group):
+                self._count_loss(group, len(missing))
+                self._kind_of(group).lost.set()
 
     def _span_of(self, loss: _Loss) -> _OpenSpan:
-        if not self._spans or self._spans[-1].closed:
+        if self.span_is_closed:
             self._spans.append(_OpenSpan(loss))
             self._gaps.append((loss.at_ms, math.inf))
         return self._spans[-1]
@@ -205,13 +240,14 @@ class OutageRun(PgbenchRun):
     def _take_line(self, group: PgbenchGroup, line: BenchProgress) -> None:
         if group in self._groups:
             super()._take_line(group, line)
-        if line.tps and group not in self._at_work:
-            self._at_work.add(group)
+        if line.tps:
+            self._works(group)
             self._close_span_if_replaced()
 
     def _close_span_if_replaced(self) -> None:
-        if not self._spans or self._spans[-1].closed:
+        if self.span_is_closed:
             return
+        span, now_s = self._spans[-1], time.monotonic()
         are_back = [
             self._living(clients) >= clients.level.clients and self._at_work.issuperset(clients.running())
             for clients in self._kinds()
@@ -219,20 +255,25 @@ class OutageRun(PgbenchRun):
         if are_back[0] and self._gaps[-1][1] == math.inf:
             # The load is whole again, whatever the counting clients do. Its first line is of this second and the last.
             self._gaps[-1] = (self._gaps[-1][0], time.time() * 1000.0)
-        if all(are_back):
+            span.load_back_s = now_s
+        if all(are_back) or now_s - span.load_back_s > _BACK_S:
             self._close_span()
+            for clients in self._kinds():
+                # For the next outage.
+                clients.lost.set()
 
     def _close_span(self) -> None:
-        """End the outage that lasts; clients of its replacements that were lost meanwhile begin another."""
+        """End the outage that lasts."""
         span = self._spans[-1]
         span.closed = True
         span.moved_ms = (time.time() * 1000.0 - span.loss.at_ms) - 1000.0 * (time.monotonic() - span.loss.clock_s)
         self._gaps[-1] = (self._gaps[-1][0], min(self._gaps[-1][1], time.time() * 1000.0))
-        for group in span.groups:
-            if missing := self._missing.get(group):
-                self._span_of(self._losses[group]).lost_clients += len(missing)
 
     def _take_end(self, group: PgbenchGroup) -> None:
+        for clients in self._kinds():
+            if clients.spare is group:
+                clients.spare = None
+                return
         clients = self._kind_of(group)
         is_load = clients is self._load
         if is_load:
@@ -268,18 +309,18 @@ class OutageRun(PgbenchRun):
 
     def _replace(self, group: PgbenchGroup, clients: _Clients) -> None:
         """Have the clients of a group that has ended replaced; forget one that did nothing."""
+        if group.log.first_commit_s is not None:
+            self._works(group)
         self._lose(group, range(group.facts.clients), _last_line(group))
-        if self._is_replacement(group):
-            if group.log.first_commit_s is not None:
-                self._close_span()
-            else:
-                self._forget(group, clients)
+        if not self._has_worked(group):
+            self._forget(group, clients)
         clients.lost.set()
 
     def _forget(self, group: PgbenchGroup, clients: _Clients) -> None:
-        span = self._spans[-1]
-        span.groups.remove(group)
-        span.tried += self._attempts.pop(group, 1)
+        for span in self._spans:
+            if group in span.groups:
+                span.groups.remove(group)
+                span.tried += self._attempts.pop(group, 1)
         if group.status is not None and group.status < _KILLED:
             # The log of one that was killed may have lacked its lines.
             clients.groups.remove(group)
@@ -294,9 +335,18 @@ class OutageRun(PgbenchRun):
             await clients.lost.wait()
             clients.lost.clear()
             await asyncio.sleep(max(_TOGETHER_S, clients.begun_s + EVERY_S - time.monotonic()))
+            for _ in range(_MOST_WAITS):
+                if not clients.lost.is_set():
+                    break
+                # Of many clients, more are lost at this moment.
+                clients.lost.clear()
+                await asyncio.sleep(_TOGETHER_S)
             async with self._changing:
                 missing = clients.level.clients - self._living(clients)
-                if self._closing.is_set() or missing <= 0:
+                if self._closing.is_set():
+                    return
+                if missing <= 0:
+                    await self._prepare_spare(clients)
                     continue
                 if len(clients.groups) >= MOST_GROUPS:
                     self._problem = f"clients were lost and replaced {MOST_GROUPS} times: {self._spans[-1].loss.reason}"
@@ -306,18 +356,37 @@ class OutageRun(PgbenchRun):
                 rate = clients.level.rate_per_s
                 level = LoadLevel(missing, None if rate is None else rate * missing / clients.level.clients)
                 try:
-                    await self._start_group_of(clients, level, again=True)
+                    await self._begin_replacement(clients, level)
                 except LoadProblem as problem:
                     self._spans[-1].problem, self._spans[-1].tried = problem.message, self._spans[-1].tried + 1
                     clients.lost.set()
 
-    async def _start_group_of(self, clients: _Clients, level: LoadLevel, *, again: bool) -> None:
-        if again:
-            clients.number += 1
+    async def _begin_replacement(self, clients: _Clients, level: LoadLevel) -> None:
+        clients.begun_s = time.monotonic()
         if clients is self._load:
             self._merged.divide()
-        clients.begun_s = time.monotonic()
-        group = await clients.start(
+        group = clients.spare
+        if group is not None and group in self._ready and level == clients.level:
+            clients.spare = None
+            group.begin_attempts()
+        else:
+            clients.number += 1
+            group = await self._made(clients, level, again=True)
+        clients.groups.append(group)
+        self._spans[-1].groups.append(group)
+        self._tell_groups()
+
+    async def _prepare_spare(self, clients: _Clients) -> None:
+        if clients.spare is None and clients.level.clients:
+            clients.number += 1
+            try:
+                clients.spare = await self._made(clients, clients.level, again=True, waits=True)
+            except LoadProblem:
+                # It is made when it is needed.
+                return
+
+    async def _made(self, clients: _Clients, level: LoadLevel, *, again: bool, waits: bool = False) -> PgbenchGroup:
+        return await clients.start(
             clients.number,
             0,
             level,
@@ -327,11 +396,8 @@ class OutageRun(PgbenchRun):
             take_end=self._take_end,
             take_message=self._take_message,
             again=again,
+            waits=waits,
         )
-        clients.groups.append(group)
-        if again:
-            self._spans[-1].groups.append(group)
-        self._tell_groups()
 
     # The end.
 
@@ -348,7 +414,9 @@ class OutageRun(PgbenchRun):
         await self._end()
 
     async def _end_groups(self) -> None:
-        await asyncio.gather(*(group.stop() for clients in self._kinds() for group in clients.running()))
+        spares = [clients.spare for clients in self._kinds() if clients.spare is not None]
+        running = [group for clients in self._kinds() for group in clients.running()]
+        await asyncio.gather(*(group.stop() for group in (*running, *spares)))
 
     def _read_logs(self) -> None:
         super()._read_logs()
@@ -359,8 +427,13 @@ class OutageRun(PgbenchRun):
         self.facts = replace(self.facts, outages=tuple(map(self._facts_of, self._spans)))
 
     def _facts_of(self, span: _OpenSpan) -> OutageSpan:
-        commits = {group: group.log.first_commit_s for group in span.groups}
-        commits_ms = [1000.0 * commit_s for commit_s in commits.values() if commit_s is not None]
+        commits_s = [(group in self._groups, group.log.first_commit_s) for group in span.groups]
+        commits_ms = [1000.0 * commit_s for _, commit_s in commits_s if commit_s is not None]
+        of_load = [commit_s for is_load, commit_s in commits_s if is_load]
+        # Where only counting clients were lost, they are all.
+        replacements = of_load or [commit_s for _, commit_s in commits_s]
+        replaced_s = [commit_s for commit_s in replacements if commit_s is not None]
+        are_back = span.closed and replaced_s and len(replaced_s) == len(replacements)
         return OutageSpan(
             first_error_ms=span.loss.at_ms,
             lost_clients=span.lost_clients,
@@ -369,12 +442,13 @@ class OutageRun(PgbenchRun):
             longest_wait_s=span.longest_wait_s,
             problem=span.problem,
             first_commit_ms=min(commits_ms, default=None),
-            replaced_ms=max(commits_ms) if span.closed and None not in commits.values() and commits_ms else None,
+            replaced_ms=1000.0 * max(replaced_s) if are_back else None,
             moved_ms=span.moved_ms,
         )
 
     def _finish(self) -> None:
-        for group in self._counting.running() if self._counting is not None else ():
+        counting = [] if self._counting is None else self._counting.running()
+        for group in (*counting, *(clients.spare for clients in self._kinds() if clients.spare is not None)):
             # Only a cancelled event loop comes here.
             group.kill()
         self._groups[1:] = [group for group in self._groups[1:] if group in self._at_work or group.report is not None]

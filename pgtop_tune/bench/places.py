@@ -29,6 +29,7 @@ from pgtop_tune.bench.locate import Pgbench, find_pgbench
 from pgtop_tune.bench.messages import lines_of
 from pgtop_tune.bench.ports import LoadEndpoint, environment
 from pgtop_tune.bench.profiles import Script
+from pgtop_tune.model.host import NetworkLoad
 from pgtop_tune.process import attempts
 from pgtop_tune.process.guard import MARKER
 from pgtop_tune.process.guarded_program import GuardedAsync, start_guarded_async
@@ -202,6 +203,7 @@ class RunOrder(Struct, frozen=True):
         directory: A directory on this machine that does not exist yet; the files of its log appear in it.
         scripts: The files it reads, as they are here.
         attempts: Whether it is started again until it is at work (`process/attempts.py`), on this machine only.
+        waits: Whether the first of these waits for the signal "USR1".
         number: Variable of the scripts that gets the number of the attempt; "" for none.
     """
 
@@ -211,6 +213,7 @@ class RunOrder(Struct, frozen=True):
     directory: Path
     scripts: tuple[Script, ...] = ()
     attempts: bool = False
+    waits: bool = False
     number: str = ""
 
 
@@ -222,6 +225,8 @@ class Running(Protocol):
         directory: Where the files of its log grow, on this machine.
         clock: Clock of the machine that pgbench runs on; None for this machine.
         cpu_s: CPU time of pgbench once it has ended; None for this machine, where its process is watched.
+        network: Traffic towards the server while pgbench ran, once it has ended; None for this machine, and where it is
+            unknown.
     """
 
     @property
@@ -232,6 +237,8 @@ class Running(Protocol):
     def clock(self) -> ClockOffset | None: ...
     @property
     def cpu_s(self) -> float | None: ...
+    @property
+    def network(self) -> NetworkLoad | None: ...
 
     async def follow(self, out: Callable[[str], None], err: Callable[[str], None]) -> int | None:
         """Pass on lines of stdout and stderr until it ends; return its status, 128 + n where signal n ended it."""
@@ -303,6 +310,7 @@ class LocalRunning:
 
     clock: ClockOffset | None = None
     cpu_s: float | None = None
+    network: NetworkLoad | None = None
 
     def __init__(self, guarded: GuardedAsync, directory: RunDirectory) -> None:
         self.pid: int | None = guarded.pid
@@ -333,8 +341,8 @@ EVERY_S: Final = 0.05
 
 def _attempts_argv(order: RunOrder) -> list[str]:
     log = str(order.directory / LOG_NAME)
-    number = ["--number", order.number] if order.number else []
-    return [*file_argv(attempts.__file__), "--every", str(EVERY_S), "--log", log, *number, "--"]
+    options = [*(["--number", order.number] if order.number else []), *(["--wait", "USR1"] if order.waits else [])]
+    return [*file_argv(attempts.__file__), "--every", str(EVERY_S), "--log", log, *options, "--"]
 
 
 class LocalPlace:

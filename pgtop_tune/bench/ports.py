@@ -51,7 +51,8 @@ def far_environment(endpoint: LoadEndpoint, passfile: Path | None) -> dict[str, 
     Args:
         passfile: As in `environment`, over there.
     """
-    variables = {name: value for name, value in endpoint.env.items() if name != "PGPASSWORD"} | {"LC_ALL": "C"}
+    public = {name: value for name, value in endpoint.env.items() if name != "PGPASSWORD"}
+    variables = _PATIENCE | public | {"LC_ALL": "C"}
     return variables | ({"PGPASSFILE": str(passfile)} if passfile is not None else {})
 
 
@@ -116,6 +117,12 @@ class LoadEndpoint(Struct, frozen=True):
         """Return whether another machine would find another server at that address: a Unix socket, or loopback."""
         host = self.env.get("PGHOSTADDR") or self.host
         return host in ("", "localhost", "::1") or host.startswith(("/", "@", "127."))
+
+    @property
+    def one_host(self) -> str:
+        """Return the only name or address of a server that is reached over a network; "" where there is no such."""
+        host = self.env.get("PGHOSTADDR") or self.host
+        return "" if host.startswith(("/", "@")) or "," in host else host
 
     @property
     def over_tls(self) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import os
 import time
 from asyncio import FIRST_COMPLETED
 from collections import deque
@@ -19,7 +20,7 @@ from msgspec.structs import replace
 from pgtop_tune.base.errors import LoadProblem
 from pgtop_tune.base.secret import without_secrets
 from pgtop_tune.bench.groups import MergedProgress, PgbenchGroup, merged_report, shared_level, staying, wall_ms
-from pgtop_tune.bench.messages import hint_for, last_words, with_script
+from pgtop_tune.bench.messages import hint_for, is_refused, last_words, with_script
 from pgtop_tune.bench.phases import LoadStep
 from pgtop_tune.bench.silences import Silences
 from pgtop_tune.bench.transaction_log import LogStatistics
@@ -61,6 +62,7 @@ class StartGroup(Protocol):
         take_end: Callable[[PgbenchGroup], None],
         take_message: Callable[[PgbenchGroup, str], None],
         again: bool = False,
+        waits: bool = False,
     ) -> PgbenchGroup:
         """Start it.
 
@@ -70,6 +72,7 @@ class StartGroup(Protocol):
             started_ms: Begin of the run, or of the change.
             bounded: With the time, or the transactions, of the run; else until it is stopped.
             again: Start it again until its clients are connected (`process/attempts`).
+            waits: The first attempt waits for `PgbenchGroup.begin_attempts`.
 
         Raises:
             LoadProblem: It cannot be started.
@@ -248,6 +251,30 @@ class PgbenchRun:
             self._stopping = True
             await self._end()
         await self.ended()
+
+    async def fail(self, reason: str) -> None:
+        """End all processes; the run has failed for that reason."""
+        if not self.over and not self._stopping:
+            self._problem = reason
+            await self._end()
+        await self.ended()
+
+    @property
+    def opening(self) -> int | None:
+        """See `PgbenchRunner.opening`."""
+        pid = self.facts.pid
+        if pid is None or self.facts.state is not RunState.STARTING:
+            return None
+        try:
+            return len(os.listdir(f"/proc/{pid}/fd"))
+        except OSError:
+            return None
+
+    @property
+    def lost_connections(self) -> str:
+        """See `PgbenchRunner.lost_connections`."""
+        texts = (group.stderr.text() for group in self._running())
+        return next((failure_words(text, None, self.facts.scripts) for text in texts if is_refused(text)), "")
 
     async def ended(self) -> None:
         """Wait for the end of the run."""

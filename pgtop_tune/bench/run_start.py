@@ -22,7 +22,16 @@ from pgtop_tune.bench.ports import LoadEndpoint, with_settings
 from pgtop_tune.bench.profiles import Profile, read_script
 from pgtop_tune.bench.run import PgbenchRun
 from pgtop_tune.bench.transaction_log import TransactionLog
-from pgtop_tune.model.bench import BenchProgress, BenchRun, ClientGroup, LoadLevel, LoadSpec, RunState, ScriptChoice
+from pgtop_tune.model.bench import (
+    BenchProgress,
+    BenchRun,
+    ClientGroup,
+    LoadLevel,
+    LoadSpec,
+    PathProcess,
+    RunState,
+    ScriptChoice,
+)
 
 
 def planned_argv(
@@ -79,6 +88,7 @@ class GroupStarter:
         take_end: Callable[[PgbenchGroup], None],
         take_message: Callable[[PgbenchGroup, str], None],
         again: bool = False,
+        waits: bool = False,
     ) -> PgbenchGroup:
         load_place, pgbench = self._generators[generator].load_place, self._generators[generator].pgbench
         spec = replace(
@@ -97,6 +107,7 @@ class GroupStarter:
             directory=there,
             scripts=self._scripts,
             attempts=again,
+            waits=waits,
         )
         layout = LogLayout(lag=level.rate_per_s is not None, scripts=max(len(self._scripts), 1))
         spawned_ms = wall_ms()
@@ -135,6 +146,7 @@ class CountingStarter:
         take_end: Callable[[PgbenchGroup], None],
         take_message: Callable[[PgbenchGroup, str], None],
         again: bool = False,
+        waits: bool = False,
     ) -> PgbenchGroup:
         load_place, pgbench = self._generator.load_place, self._generator.pgbench
         spec = self._counting.spec(number, again=again)
@@ -147,6 +159,7 @@ class CountingStarter:
             endpoint=hasty(self._endpoint) if again else self._endpoint,
             directory=there,
             attempts=again,
+            waits=waits,
             number=ATTEMPT if again else "",
         )
         spawned_ms = wall_ms()
@@ -197,6 +210,7 @@ async def start_run(
     endpoint: LoadEndpoint,
     directory: Path,
     counting: CountingClients | None = None,
+    path: tuple[PathProcess, ...] = (),
 ) -> PgbenchRun:
     """Start pgbench.
 
@@ -205,6 +219,7 @@ async def start_run(
         generators: The machines that the clients are shared by; one at least.
         directory: A directory of this machine that does not exist yet, for the log of the first group.
         counting: Clients beside the load that count their commits, where it goes through an outage.
+        path: See `BenchRun.path`.
 
     Raises:
         LoadProblem: A spec pgbench would refuse, no directory, no script file, or pgbench cannot be started.
@@ -239,6 +254,7 @@ async def start_run(
         script_hashes=hashes,
         continue_on_error=spec.continue_on_error,
         through_outage=spec.through_outage,
+        path=path,
     )
     start_group = GroupStarter(spec, profile, generators, endpoint, directory)
     run: PgbenchRun

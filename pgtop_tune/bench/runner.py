@@ -33,6 +33,7 @@ from pgtop_tune.model.bench import (
     BenchSample,
     LoadLevel,
     LoadSpec,
+    PathProcess,
     ProfileSummary,
 )
 
@@ -101,6 +102,7 @@ class PgbenchRunner:
         directories: Where profiles are looked for; None is ours and the user's.
         prepare: Completes a load before it is started; None where it comes complete.
         fence: Raises UnsafeChange for a load whose settings can lose data and may not be unlocked here.
+        path: Poolers and proxies on the way to the endpoint; may be changed with it.
     """
 
     def __init__(
@@ -115,6 +117,7 @@ class PgbenchRunner:
         self.directories: Sequence[Path] | None = None
         self.prepare: Prepare | None = None
         self.fence: Callable[[LoadSpec], None] = lambda spec: None
+        self.path: tuple[PathProcess, ...] = ()
         self._asked_for = pgbench
         self._places: Sequence[LoadPlace] = load_places or (LocalPlace(),)
         self._base = base or base_directory()
@@ -175,6 +178,7 @@ class PgbenchRunner:
                 generators,
                 endpoint=endpoint,
                 directory=self._next_directory,
+                path=self.path,
                 counting=counting,
             )
             self._runs += 1
@@ -246,6 +250,22 @@ class PgbenchRunner:
     def machine(self) -> str:
         """Return the machines on which pgbench runs, as they were named; "" is this machine."""
         return ", ".join(filter(None, (load_place.name for load_place in self._places)))
+
+    async def fail(self, reason: str) -> None:
+        """End the run as `stop` does; it has failed for that reason."""
+        async with self._starting:
+            if self._run is not None:
+                await self._run.fail(reason)
+
+    @property
+    def opening(self) -> int | None:
+        """Return how many files pgbench has open while its clients connect; None before and after, and elsewhere."""
+        return None if self._run is None else self._run.opening
+
+    @property
+    def lost_connections(self) -> str:
+        """Return pgbench's words about a client that got no connection; "" while there is none."""
+        return "" if self._run is None else self._run.lost_connections
 
     @property
     def report(self) -> BenchReport | None:

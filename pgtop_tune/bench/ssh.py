@@ -26,6 +26,7 @@ from pgtop_tune.bench.messages import BoundedText, LineSplitter, lines_of
 from pgtop_tune.bench.places import ClockOffset, RunDirectory, RunOrder, SshAddress, passfile_text, ssh_words
 from pgtop_tune.bench.ports import far_environment
 from pgtop_tune.bench.profiles import LONGEST_BYTES, Script
+from pgtop_tune.model.host import NetworkLoad
 from pgtop_tune.process.guarded_program import GuardedAsync, start_guarded_async
 
 ROUND_TRIPS: Final = 5
@@ -39,6 +40,11 @@ PASSFILE: Final = "passfile"
 _LOG_FILE: Final = re.compile(rf"{LOG_NAME}\.\d+(?:\.\d+)?")
 _ODD: Final = re.compile(r"[^A-Za-z0-9._-]")
 _CPU_TIME: Final = re.compile(rb"(\d+)m(\d+(?:\.\d+)?)s?")
+_INTERFACE: Final = re.compile(
+    rb"^(\d{1,15}\.\d\d) (\S{1,20}): *(\d{1,20}) +(\d{1,20})(?: +\d{1,20}){6} +(\d{1,20}) +(\d{1,20}) .*$", re.M
+)
+"""Seconds since the boot, and the line of an interface in /proc/net/dev."""
+_SPEED: Final = re.compile(rb"^([1-9]\d{0,8})$", re.M)
 _FAR_SIDE: Final = Path(__file__).parent / "far_side.sh"
 _FAR_SEARCH: Final = Path(__file__).parent / "far_search.sh"
 _HINT: Final = "ssh must log in without a prompt: test `ssh -o BatchMode=yes` to that machine"
@@ -55,6 +61,7 @@ class SshRunning:
         self.directory = directory.path
         self.clock: ClockOffset | None = None
         self.cpu_s: float | None = None
+        self.network: NetworkLoad | None = None
         self._guarded = guarded
         self._inlet = inlet
         self._kept = directory
@@ -174,10 +181,13 @@ class SshRunning:
                     bytes_coming, name = int(size), word.decode("ascii")
                 except (EOFError, ValueError):
                     break
-                if kind == b"cpu":
-                    times: list[bytes] = []
-                    await self._copy(bytes_coming, times.append)
-                    self.cpu_s = _children_s(b"".join(times))
+                if kind in (b"cpu", b"net"):
+                    parts: list[bytes] = []
+                    await self._copy(bytes_coming, parts.append)
+                    if kind == b"cpu":
+                        self.cpu_s = _children_s(b"".join(parts))
+                    else:
+                        self.network = _traffic(b"".join(parts))
                     continue
                 if kind != b"log" or not _LOG_FILE.fullmatch(name):
                     await self._copy(bytes_coming, report)
@@ -264,7 +274,8 @@ class SshPlace:
         mark, there = f"pgtop-{secrets.token_hex(6)}", self.directory(order.directory)
         variables = far_environment(order.endpoint, there / PASSFILE if password is not None else None)
         program = ["env", *(f"{name}={value}" for name, value in variables.items()), *order.argv]
-        command = ["/bin/sh", "-c", _FAR_SIDE.read_text(), "pgtop-tune", mark, str(there), *program]
+        host = order.endpoint.one_host
+        command = ["/bin/sh", "-c", _FAR_SIDE.read_text(), "pgtop-tune", mark, str(there), host, *program]
         directory = RunDirectory(order.directory)
         try:
             running = await self._connected(command, directory, mark)
@@ -315,6 +326,26 @@ def _children_s(times: bytes) -> float | None:
     parts = [_CPU_TIME.fullmatch(word) for word in times.split()[2:4]]
     seconds = [60.0 * int(part[1]) + float(part[2]) for part in parts if part is not None]
     return sum(seconds) if len(seconds) == 2 else None
+
+
+def _traffic(content: bytes) -> NetworkLoad | None:
+    """Return the traffic between two readings of an interface, with its speed in Mbit/s; None for another content."""
+    readings = [(float(row[1]), row[2], [int(row[i]) for i in range(3, 7)]) for row in _INTERFACE.finditer(content)]
+    if len(readings) != 2 or (length_s := readings[1][0] - readings[0][0]) <= 0:
+        return None
+    grown = [(after - before) / length_s for before, after in zip(readings[0][2], readings[1][2], strict=True)]
+    if min(grown) < 0:
+        # It came up again in between.
+        return None
+    speed = _SPEED.search(content)
+    return NetworkLoad(
+        interface=one_line(readings[1][1].decode("utf-8", "replace"), 20),
+        received_bytes_per_s=grown[0],
+        received_packets_per_s=grown[1],
+        sent_bytes_per_s=grown[2],
+        sent_packets_per_s=grown[3],
+        speed_bits_per_s=1_000_000 * int(speed[1]) if speed else None,
+    )
 
 
 def _far_name(number: int, script: Script) -> str:

@@ -194,8 +194,11 @@ async def _created(sql_session: SqlSession, duration_s: float) -> str:
                 # Its run may still count in it.
                 continue
     [(has_schema,)] = await sql_session.rows(_HAS_SCHEMA, [SCHEMA])
-    if not has_schema:
-        await sql_session.execute(f"CREATE SCHEMA {SCHEMA}")
+    schema = "" if has_schema else f"CREATE SCHEMA {SCHEMA};"
     name = f"run_{int(str(now_s)) + round(duration_s) + _KEPT_S}_{secrets.token_hex(4)}"
-    await sql_session.execute(f"CREATE TABLE {SCHEMA}.{name} (group_number int, attempt int, client int, n bigint)")
+    # The table outlives a crash, whatever the load's commits do.
+    await sql_session.execute(
+        f"SET LOCAL synchronous_commit = local; {schema}"
+        f" CREATE TABLE {SCHEMA}.{name} (group_number int, attempt int, client int, n bigint)"
+    )
     return name

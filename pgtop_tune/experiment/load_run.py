@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from pgtop_tune.base.errors import ConnectionProblem, LoadProblem, NotLetIn, PgtopError, ServerProblem
 from pgtop_tune.base.foreign_answers import decodes
+from pgtop_tune.bench.argv import threads_for
 from pgtop_tune.bench.commit_log import CountingClients
 from pgtop_tune.bench.datasets.recognise import found_variables, recognise_pgbench
 from pgtop_tune.bench.housekeeping import QUIET, TRUNCATE, DatasetTable, find_tables, tidy
@@ -24,7 +25,7 @@ from pgtop_tune.bench.ports import SqlSession, safe_path
 from pgtop_tune.bench.profiles import Profile, reads_scale, with_variables
 from pgtop_tune.bench.runner import PgbenchRunner
 from pgtop_tune.experiment.commit_table import COUNTED_WITHIN_S, CommitTable, create_table
-from pgtop_tune.experiment.path import LoadTarget, limits, path_facts, poolers_looked_at, unreachable
+from pgtop_tune.experiment.path import LoadTarget, between, limits, path_facts, poolers_looked_at, unreachable
 from pgtop_tune.experiment.record import AskedRun, record_of, record_of_nothing
 from pgtop_tune.experiment.run_guard import RunGuard
 from pgtop_tune.experiment.server_times import OpenSqlSession, RoleCounters, ServerClock
@@ -137,8 +138,13 @@ def shows_connections(interval: Interval) -> bool:
     return not isinstance(sections.server(interval.newest), Unavailable) and interval.now(sections.activity) is not None
 
 
-def connection_room(interval: Interval, clients: int) -> str:
+def connection_room(interval: Interval, clients: int, *, alone: bool = False) -> str:
     """Return why some clients will get no connection, with numbers; "" if all fit, or if that is not known.
+
+    Args:
+        interval: The newest frames.
+        clients: The clients to come.
+        alone: Whether the sessions that are there may end before.
 
     Source: max_connections less superuser_reserved_connections and reserved_connections (16), neither of which binds
     a superuser, and the second no member of pg_use_reserved_connections, less the sessions that are there.
@@ -148,24 +154,26 @@ def connection_room(interval: Interval, clients: int) -> str:
         return ""
     names = ["superuser_reserved_connections", *([] if server.may_use_reserved else ["reserved_connections"])]
     reserved = 0 if server.superuser else int(sum(number(interval, name) or 0 for name in names))
-    there = len(client_backends(activity)) + activity.own_backends
+    there = 0 if alone else len(client_backends(activity)) + activity.own_backends
     room = server.max_connections - reserved - there
     if clients <= room:
         return ""
     reserved_words = f", {reserved} of them reserved" if reserved else ""
-    return (
-        f"{clients} clients will not fit: max_connections is {server.max_connections}{reserved_words}, and {there} "
-        f"sessions are connected already, which leaves {max(room, 0)}"
-    )
+    reason = f"{clients} clients will not fit: max_connections is {server.max_connections}{reserved_words}"
+    connected = f", and {there} sessions are connected already, which leaves {max(room, 0)}"
+    return reason + ("" if alone else connected)
 
 
-def file_room(limit: int, clients: int) -> str:
+def file_room(limit: int, clients: int, threads: int = 1) -> str:
     """Return why pgbench cannot open so many connections, with numbers; "" if it can.
 
     Args:
-        limit: RLIMIT_NOFILE (ulimit -n), the soft one; negative is no limit.
+        limit: RLIMIT_NOFILE (ulimit -n), the soft one; negative is no limit. pgbench 18 raises it, but only by the
+            files of its own check, and its logs take the last ones from the clients.
+        clients: The clients.
+        threads: Threads of pgbench; each has a log.
     """
-    needed = clients + PGBENCH_FILES
+    needed = clients + threads + PGBENCH_FILES
     if limit < 0 or needed <= limit:
         return ""
     return (
@@ -203,6 +211,10 @@ async def pgbench_ready(sql_session: SqlSession) -> str:
     return f"the pgbench data set is incomplete: {facts.incomplete}" if facts.incomplete else ""
 
 
+_MORE_ROOM: Final = "fewer clients, or raise the limit"
+_CONNECTS_S: Final = 5.0
+"""A pgbench that has opened no connection for so long will hardly open another one, where a limit was seen before."""
+_LOOK_S: Final = 0.5
 _FRAME_DEADLINE_S: Final = 20.0
 _LOOK_DEADLINE_S: Final = 5.0
 _AWAY_S: Final = 60.0
@@ -304,7 +316,7 @@ class LoadRun:
             await asyncio.shield(self._runner.stop())
             raise
         try:
-            await self._until_over(guard)
+            await self._until_over(run, guard)
         except asyncio.CancelledError:
             raise Cancelled(await asyncio.shield(self._stopped(run))) from None
         return await self._record(replace(run, facts=replace(run.facts, lost=await self._lost(cell))))
@@ -328,7 +340,7 @@ class LoadRun:
             ConnectionProblem: The server is not there.
         """
         if obstacles := await self._will_not_fit(cell):
-            raise LoadProblem("; ".join(obstacles), "fewer clients, or raise the limit")
+            raise LoadProblem("; ".join(obstacles), _MORE_ROOM)
         asked_run, facts = await self._prepare(cell, before)
         return await self._begin(asked_run, facts)
 
@@ -350,25 +362,39 @@ class LoadRun:
 
     async def finish(self, run: UnderWay) -> RunResult:
         """Wait for a run to end, by itself or stopped, and return its record."""
-        await self._until_over()
+        await self._until_over(run)
         return await self._record(run)
 
-    async def _until_over(self, guard: RunGuard | None = None) -> None:
-        """Wait for the end of a run; its guard may end it."""
+    async def _until_over(self, run: UnderWay, guard: RunGuard | None = None) -> None:
+        """Wait for the end of a run; its guard may end it, and a limit that was seen before it."""
         if guard is None and self._guard is not None:
             guard = self._guard()
-        if guard is None:
-            return await self._runner.ended()
         ended = asyncio.create_task(self._runner.ended())
-        guarded = asyncio.create_task(self._keeper.until(guard.ends, None))
+        enders = [] if guard is None else [asyncio.create_task(self._end_as_guarded(guard))]
+        is_watched = run.facts.warnings and not run.asked_run.spec.through_outage
+        enders += [asyncio.create_task(self._end_without_connections())] if is_watched else []
         try:
-            await asyncio.wait((ended, guarded), return_when=asyncio.FIRST_COMPLETED)
-            if guarded.done() and guarded.result() and guard.ended_for is not None and not ended.done():
-                await self._runner.stop(guard.ended_for.doubt, guard.ended_for.reason)
             await ended
         finally:
-            ended.cancel()
-            guarded.cancel()
+            for task in (ended, *enders):
+                task.cancel()
+
+    async def _end_as_guarded(self, guard: RunGuard) -> None:
+        if await self._keeper.until(guard.ends, None) and guard.ended_for is not None:
+            await self._runner.stop(guard.ended_for.doubt, guard.ended_for.reason)
+
+    async def _end_without_connections(self) -> None:
+        """End the run once a client was refused, or pgbench has long opened no further connection."""
+        opened, since_s = -1, time.monotonic()
+        while not self._runner.lost_connections:
+            files = self._runner.opening
+            if files != opened or files is None:
+                opened, since_s = -1 if files is None else files, time.monotonic()
+            elif time.monotonic() - since_s > _CONNECTS_S:
+                break
+            await asyncio.sleep(_LOOK_S)
+        refusal = self._runner.lost_connections
+        await self._runner.fail(refusal or f"pgbench opened no further connection for {_CONNECTS_S:.0f} s")
 
     async def _complete(self, cell: RunCell, spec: LoadSpec) -> AskedRun:
         """Return the run with all options filled in, once pgbench is there and accepts it.
@@ -467,14 +493,14 @@ class LoadRun:
         Raises:
             PgtopError: The run cannot begin; nothing was changed.
         """
-        self._runner.endpoint = cell.target.endpoint
+        self._runner.endpoint, self._runner.path = cell.target.endpoint, ()
         tables: tuple[DatasetTable, ...] = ()
         try:
             sql_session = await self._open_sql_session()
         except ConnectionProblem as problem:
             if cell.target.direct and not isinstance(problem, NotLetIn):
                 raise
-            warnings = [*self._warn(*await self._will_not_fit(cell)), *await self._check_the_way(cell)]
+            warnings = [*await self._check_room(cell), *await self._check_the_way(cell)]
             asked_run = await self._complete(cell, self._with_numbers(cell, {}))
             steps = tuple(HousekeepingStep(step, 0.0, problem.message) for step in before.housekeeping)
             proven = False
@@ -482,7 +508,7 @@ class LoadRun:
             try:
                 proven = cell.target.direct and await self._is_watched(sql_session)
                 await self._check_first(sql_session)
-                no_room = self._warn(*await self._will_not_fit(cell))
+                no_room = await self._check_room(cell)
                 warnings = [*no_room, *await self._check_the_way(cell)]
                 tables = await find_tables(sql_session, cell.dataset)
                 if cell.dataset and cell.target.direct and not tables:
@@ -606,16 +632,29 @@ class LoadRun:
             self._told(f"warning: {warning}")
         return said_warnings
 
-    async def _will_not_fit(self, cell: RunCell) -> list[str]:
+    async def _check_room(self, cell: RunCell) -> list[str]:
+        """Say why some clients will not fit.
+
+        Raises:
+            LoadProblem: They never will.
+        """
+        never = await self._will_not_fit(cell, alone=True)
+        if never and not cell.spec.connect_per_transaction:
+            raise LoadProblem("; ".join(never), _MORE_ROOM)
+        return self._warn(*await self._will_not_fit(cell))
+
+    async def _will_not_fit(self, cell: RunCell, *, alone: bool = False) -> list[str]:
+        """Return the reasons; see `connection_room`."""
         if cell.target.direct:
             # A busy machine misses a look now and then.
             await self._keeper.until(shows_connections, _LOOK_DEADLINE_S)
         interval = self._keeper.interval
         files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         clients = peak_clients(cell.spec)
-        obstacles = [file_room(files, clients)]
+        # Of another machine the limit is not known.
+        obstacles = [] if self._runner.machine else [file_room(files, clients, threads_for(cell.spec))]
         if interval is not None and cell.target.direct:
-            obstacles.append(connection_room(interval, clients))
+            obstacles.append(connection_room(interval, clients, alone=alone))
         return [obstacle for obstacle in obstacles if obstacle]
 
     async def _check_the_way(self, cell: RunCell) -> list[str]:
@@ -630,7 +669,9 @@ class LoadRun:
         interval = self._keeper.interval
         if interval is None:
             return []
-        path_limits = limits(await path_facts(cell.target, cell.spec, interval, from_here=not self._runner.machine))
+        facts = await path_facts(cell.target, cell.spec, interval, from_here=not self._runner.machine)
+        self._runner.path = () if cell.target.direct else between(facts)
+        path_limits = limits(facts)
         for limit in path_limits:
             if limit.refuses:
                 raise LoadProblem(limit.reason, limit.advice)

@@ -13,12 +13,13 @@ from typing import Final
 from msgspec import Struct
 
 from pgtop_tune.base.errors import UsageProblem
+from pgtop_tune.bench.argv import threads_for
 from pgtop_tune.bench.ports import LoadEndpoint
-from pgtop_tune.host.open_files import EphemeralPorts, OpenFiles, ephemeral_ports, listeners
+from pgtop_tune.host.open_files import EphemeralPorts, OpenFiles, called, ephemeral_ports, listen_backlog, listeners
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.pooler import server_shares, unreserved_connections
-from pgtop_tune.model.absence import NOT_YET, Unavailable
-from pgtop_tune.model.bench import LoadSpec
+from pgtop_tune.model.absence import NOT_YET, Reason, Unavailable
+from pgtop_tune.model.bench import LoadSpec, PathProcess
 from pgtop_tune.model.pooler import PGBOUNCER, PGCAT, ConsoleSample, Pooler, PoolerSample
 from pgtop_tune.postgres.server.other_address import OtherAddress
 
@@ -88,6 +89,9 @@ def parse_endpoint(text: str) -> EndpointWords:
 _SHARED: Final = frozenset({"transaction", "statement"})
 """Pool modes in which the next statement of a client may run in another session."""
 _PROXY: Final = "haproxy"
+_BETWEEN: Final = ("pgbouncer", "pgcat", "odyssey", "pgagroal", _PROXY)
+"""Programs that are looked for by name, where only root and their owner see what they listen at."""
+_SERVERS: Final = ("postgres", "postmaster")
 _MOST_CONNECTIONS_PER_S: Final = 5_000.0
 """The most that pgbench opens without a rate: the server starts a process for each."""
 _OWN_FILES: Final = 16
@@ -126,6 +130,8 @@ class PathFacts(Struct, frozen=True):
         rate_per_s: Transactions per second asked for; None for as many as it goes.
         seconds: The length of the run; None until stopped.
         ports: The ports of pgbench's machine; None where they are not known.
+        threads: pgbench's -j: each opens one connection after the other.
+        backlog: Connections that may wait to be accepted; None where that is not known.
     """
 
     clients: int
@@ -141,11 +147,18 @@ class PathFacts(Struct, frozen=True):
     rate_per_s: float | None = None
     seconds: int | None = None
     ports: EphemeralPorts | None = None
+    threads: int = 1
+    backlog: int | None = None
 
 
 def limits(facts: PathFacts) -> tuple[PathLimit, ...]:
     """Return the limits in the way, in the order of the rules; empty where none is known."""
     return tuple(limit for rule in RULES for limit in rule(facts))
+
+
+def between(facts: PathFacts) -> tuple[PathProcess, ...]:
+    """Return the processes on the way that are not the server's."""
+    return tuple(PathProcess(process.pid, process.name) for process in facts.processes if process.name not in _SERVERS)
 
 
 def pooler_at(sample: PoolerSample | Unavailable, name: str, host: str, port: int) -> Pooler | None:
@@ -216,7 +229,7 @@ def _clients(facts: PathFacts) -> Iterator[PathLimit]:
     if there + facts.clients > most:
         yield PathLimit(
             id="pooler-clients",
-            refuses=False,
+            refuses=facts.clients > most and not facts.connects,
             reason=f"{facts.clients} clients will not fit: max_client_conn of {console.kind} is {most}, and {there} "
             "of them "
             f"are in use, which leaves {max(most - there, 0)}",
@@ -277,7 +290,7 @@ def _ports(facts: PathFacts) -> Iterator[PathLimit]:
     if facts.clients > ports.count:
         yield PathLimit(
             id="ephemeral-ports",
-            refuses=False,
+            refuses=facts.tcp and not facts.connects,
             reason=f"{facts.clients} clients need a port each {at}, but net.ipv4.ip_local_port_range has {ports.count}",
             advice="widen net.ipv4.ip_local_port_range, or use a Unix socket",
         )
@@ -296,6 +309,19 @@ def _ports(facts: PathFacts) -> Iterator[PathLimit]:
         )
 
 
+def _waiting(facts: PathFacts) -> Iterator[PathLimit]:
+    """Yield the limit of connections that wait: a Unix socket refuses the next one, over TCP it begins again later."""
+    if facts.backlog is not None and facts.threads > facts.backlog:
+        consequence = "come a second late" if facts.tcp else "are refused"
+        yield PathLimit(
+            id="listen-backlog",
+            refuses=False,
+            reason=f"{facts.threads} threads of pgbench connect at once, but net.core.somaxconn lets {facts.backlog} "
+            f"connections wait: further ones {consequence}",
+            advice="use fewer threads (-j), or raise net.core.somaxconn and restart the server",
+        )
+
+
 _BACKEND_FILES: Final = 58
 """NUM_RESERVED_FDS and the least that is left for relations, src/backend/storage/file/fd.c: each backend has a limit
 of its own, so that the number of clients does not count."""
@@ -309,7 +335,14 @@ _NEEDS: Final[Mapping[str, Callable[[PathFacts], int]]] = {
 }
 """Program → files it needs; of other programs that is not known."""
 
-RULES: Final[tuple[Callable[[PathFacts], Iterator[PathLimit]], ...]] = (_prepared, _clients, _sizes, _files, _ports)
+RULES: Final[tuple[Callable[[PathFacts], Iterator[PathLimit]], ...]] = (
+    _prepared,
+    _clients,
+    _sizes,
+    _files,
+    _ports,
+    _waiting,
+)
 
 
 _ANSWER_S: Final = 10.0
@@ -358,6 +391,7 @@ async def path_facts(target: LoadTarget, spec: LoadSpec, interval: Interval, *, 
     pooler = pooler_at(interval.newest.pooler, target.name, endpoint.host, endpoint.port)
     console = None if pooler is None or isinstance(pooler.console, Unavailable) else pooler.console
     ports = ephemeral_ports()
+    processes = await asyncio.to_thread(_processes, _places(endpoint, pooler, console))
     return PathFacts(
         clients=spec.clients,
         protocol=spec.protocol,
@@ -365,13 +399,15 @@ async def path_facts(target: LoadTarget, spec: LoadSpec, interval: Interval, *, 
         user=endpoint.user,
         console=console,
         unreserved=unreserved_connections(interval),
-        processes=await asyncio.to_thread(_processes, _places(endpoint, pooler, console)),
+        processes=processes,
         tcp=bool(endpoint.host) and not endpoint.host.startswith(("/", "@")),
         loopback=_is_loopback(endpoint.host),
         connects=spec.connect_per_transaction,
         rate_per_s=spec.rate_per_s,
         seconds=spec.duration_s,
         ports=None if isinstance(ports, Unavailable) or not from_here else ports,
+        threads=threads_for(spec),
+        backlog=listen_backlog() if processes else None,
     )
 
 
@@ -395,6 +431,7 @@ def _processes(places: Iterable[tuple[str, int]]) -> tuple[OpenFiles, ...]:
     processes: dict[int, OpenFiles] = {}
     for host, port in dict.fromkeys(places):
         accepting = listeners(host, port)
-        if not isinstance(accepting, Unavailable):
-            processes |= {process.pid: process for process in accepting}
+        if isinstance(accepting, Unavailable):
+            accepting = called(_BETWEEN) if accepting.reason is Reason.NO_PERMISSION else ()
+        processes |= {process.pid: process for process in accepting}
     return tuple(processes.values())

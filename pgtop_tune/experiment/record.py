@@ -11,6 +11,7 @@ from msgspec import Struct, to_builtins
 
 from pgtop_tune.base.secret import without_secrets
 from pgtop_tune.metrics import sections
+from pgtop_tune.metrics.host_values import idle_ticks, ticks_share
 from pgtop_tune.metrics.load import QUANTILES
 from pgtop_tune.metrics.percentiles import Histogram, bucket_edges, merge, merge_scripts
 from pgtop_tune.metrics.run_evidence import RunEvidence
@@ -19,6 +20,7 @@ from pgtop_tune.metrics.steady_state import mean_error, spread, steady_state
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import BenchReport, LatencySecond, LoadSpec, PhaseSpan, RunState
 from pgtop_tune.model.frame import Frame
+from pgtop_tune.model.host import MachineLoad, NetworkLoad, NetworkSample
 from pgtop_tune.model.run_result import (
     Doubt,
     LatencyOf,
@@ -110,6 +112,7 @@ def record_of(
         levels=_levels(evidence) if run.changed or run.spans else (),
         seams=evidence.seams,
         groups=run.groups if len(run.groups) > 1 else (),
+        server_load=_server_load(evidence) if len({group.machine for group in run.groups}) > 1 else MachineLoad(),
     )  # fmt: skip
 
 
@@ -233,6 +236,34 @@ def _host(frames: Sequence[Frame]) -> Mapping[str, Any]:
         **({"setup": to_builtins(setups[-1])} if setups else {}),
         **({"cgroup": to_builtins(groups[-1])} if groups else {}),
     }
+
+
+def _server_load(evidence: RunEvidence) -> MachineLoad:
+    """Return the mean load of the server's machine, and its interface with most traffic, over the frames of a run."""
+    cpu, network = evidence.ends(sections.cpu), evidence.ends(sections.network)
+    idle = None if cpu is None else ticks_share(cpu[0].total, cpu[1].total, idle_ticks)
+    return MachineLoad(
+        cpus=None if cpu is None or idle is None else len(cpu[1].cores) * (1.0 - idle / 100.0),
+        network=None if network is None else _busiest_interface(*network),
+    )
+
+
+def _busiest_interface(older: NetworkSample, newer: NetworkSample) -> NetworkLoad | None:
+    before = {row.name: row for row in older.interfaces}
+    length_s = newer.at_s - older.at_s
+    loads = [
+        NetworkLoad(
+            interface=row.name,
+            received_bytes_per_s=(row.received_bytes - then.received_bytes) / length_s,
+            received_packets_per_s=(row.received_packets - then.received_packets) / length_s,
+            sent_bytes_per_s=(row.sent_bytes - then.sent_bytes) / length_s,
+            sent_packets_per_s=(row.sent_packets - then.sent_packets) / length_s,
+            speed_bits_per_s=row.speed_bits_per_s,
+        )
+        for row in newer.interfaces
+        if (then := before.get(row.name)) is not None and row.received_bytes >= then.received_bytes
+    ]
+    return max(loads, key=lambda load: load.received_bytes_per_s + load.sent_bytes_per_s, default=None)
 
 
 def _server(evidence: RunEvidence) -> Mapping[str, Any]:

@@ -6,7 +6,8 @@ The ports this machine takes for connections it opens: each is one of a range, a
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import suppress
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Final
@@ -48,6 +49,14 @@ def ephemeral_ports(root: Path = ROOT) -> EphemeralPorts | Unavailable:
         return EphemeralPorts(high - low + 1, int(read_once(root / _REUSE)))
     except (OSError, ValueError) as problem:
         return Unavailable(Reason.FAILED, str(problem))
+
+
+def listen_backlog(root: Path = ROOT) -> int | None:
+    """Return the most connections that may wait to be accepted at a socket; None where it is not known."""
+    try:
+        return int(read_once(root / "proc/sys/net/core/somaxconn"))
+    except (OSError, ValueError):
+        return None
 
 
 _LISTENING: Final = "0A"
@@ -109,6 +118,21 @@ def listeners(host: str, port: int, root: Path = ROOT) -> tuple[OpenFiles, ...] 
     )
 
 
+def called(names: Collection[str], root: Path = ROOT) -> tuple[OpenFiles, ...]:
+    """Return the processes of these programs; which sockets and how many files they have is for their owner to see."""
+    processes = []
+    for directory in os.scandir(root / "proc"):
+        # It may have ended since.
+        with suppress(OSError):
+            if directory.name.isdigit() and (name := _name(Path(directory.path))) in names:
+                processes.append(OpenFiles(pid=int(directory.name), name=name, soft=None, hard=None, now=0))
+    return tuple(processes)
+
+
+def _name(home: Path) -> str:
+    return read_once(home / "comm").decode(errors="replace").strip()
+
+
 def _is_here(host: str) -> bool:
     if host.startswith("/") or host == "localhost":
         return True
@@ -159,7 +183,6 @@ def _looked_at(root: Path, pids: Iterable[int]) -> Iterator[OpenFiles]:
         home = root / f"proc/{pid}"
         try:
             soft, hard = parse_limit(read_once(home / "limits").decode(errors="replace"))
-            name = read_once(home / "comm").decode(errors="replace").strip()
-            yield OpenFiles(pid=pid, name=name, soft=soft, hard=hard, now=len(os.listdir(home / "fd")))
+            yield OpenFiles(pid=pid, name=_name(home), soft=soft, hard=hard, now=len(os.listdir(home / "fd")))
         except (OSError, ValueError):
             continue

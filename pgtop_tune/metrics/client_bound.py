@@ -14,7 +14,7 @@ was woken and has no CPU yet looks idle as well.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -26,7 +26,7 @@ from pgtop_tune.metrics.host_values import busy_ticks, ticks_share
 from pgtop_tune.metrics.load import running, work_window_s
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import BenchRun
-from pgtop_tune.model.host import HostFacts, ThreadCounters
+from pgtop_tune.model.host import HostFacts, ProcessSample, ThreadCounters
 from pgtop_tune.model.run_result import GeneratorLoad
 from pgtop_tune.model.waits import BETWEEN, CLIENT
 
@@ -82,7 +82,7 @@ def full_machine(load: GeneratorLoad) -> bool:
     return load.machine_busy is not None and load.machine_busy >= _MACHINE_FULL
 
 
-def _never_sleeps(cpu: float, queued: float) -> bool:
+def never_sleeps(cpu: float, queued: float) -> bool:
     """Return whether a thread never sleeps, and runs for most of the time."""
     return cpu + queued >= DEMAND and cpu >= queued
 
@@ -90,7 +90,7 @@ def _never_sleeps(cpu: float, queued: float) -> bool:
 def never_slept(threads: Iterable[ThreadUse]) -> str:
     """Return the reason why pgbench is the limit: a thread that never slept; "" where all threads slept."""
     demands = [(cpu, queued or 0.0) for cpu, queued in threads]
-    bound = max((demand for demand in demands if _never_sleeps(*demand)), key=sum, default=None)
+    bound = max((demand for demand in demands if never_sleeps(*demand)), key=sum, default=None)
     if bound is None:
         return ""
     cpu, waiting = bound
@@ -123,21 +123,33 @@ def _advice(load: GeneratorLoad, run: BenchRun) -> str:
 
 def _threads(interval: Interval, run: BenchRun, window_s: float) -> list[ThreadUse]:
     """Return the use of each thread of pgbench, over the time for which there are readings of it."""
+    if run.machine:
+        # With pgbench on another machine, the pid is that of ssh.
+        return []
+    pids = run.pids
+    uses = thread_uses(interval, lambda sample: (row for row in sample.threads if row.pid in pids), window_s)
+    return [use for _, use in uses]
+
+
+def thread_uses(
+    interval: Interval, rows_of: Callable[[ProcessSample], Iterable[ThreadCounters]], window_s: float
+) -> list[tuple[int, ThreadUse]]:
+    """Return the use of each thread that the newest reading has, with the pid, over the time of its readings."""
     facts = _host_facts(interval)
     looks = [
-        (sample.at_s, {row.tid: row for row in sample.threads if row.pid in run.pids})
+        (sample.at_s, {row.tid: row for row in rows_of(sample)})
         for sample in interval.recent(sections.processes, window_s, least=2)
     ]
     looks = [(at_s, rows) for at_s, rows in looks if rows]
-    if facts is None or len(looks) < 2 or run.machine:
-        # With pgbench on another machine, the pid is that of ssh.
+    if facts is None or len(looks) < 2:
         return []
     newest_s, newest = looks[0]
-    uses = []
+    uses: list[tuple[int, ThreadUse]] = []
     for tid, thread in newest.items():
         oldest = next(((at_s, rows[tid]) for at_s, rows in reversed(looks) if _is_same(rows.get(tid), thread)), None)
         if oldest is not None and newest_s - oldest[0] >= _SHORTEST_S:
-            uses.append(thread_use(oldest[1], thread, newest_s - oldest[0], facts.ticks_per_s))
+            use = thread_use(oldest[1], thread, newest_s - oldest[0], facts.ticks_per_s)
+            uses.append((thread.pid, use))
     return uses
 
 

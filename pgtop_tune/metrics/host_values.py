@@ -85,9 +85,14 @@ def all_ticks(times: CpuTimes) -> int:
     )  # fmt: skip
 
 
+def idle_ticks(times: CpuTimes) -> int:
+    """Return the time without work; waits for I/O are part of it."""
+    return times.idle_ticks + (times.iowait_ticks or 0)
+
+
 def busy_ticks(times: CpuTimes) -> int:
     """Return all CPU time but idle and iowait; stolen time counts, because the machine wanted it."""
-    return all_ticks(times) - times.idle_ticks - (times.iowait_ticks or 0)
+    return all_ticks(times) - idle_ticks(times)
 
 
 def irq_ticks(times: CpuTimes) -> int | None:

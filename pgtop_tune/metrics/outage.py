@@ -31,9 +31,9 @@ def outage_rows(evidence: RunEvidence) -> tuple[OutageRow, ...]:
     for second in evidence.latencies:
         by_second.setdefault(second.second, []).append(second)
     spans = evidence.run.outages
-    next_ms = [*(span.first_error_ms for span in spans[1:]), math.inf]
     rows = []
-    for span, until_ms in zip(spans, next_ms, strict=True):
+    for number, span in enumerate(spans, 1):
+        until_ms = spans[number].first_error_ms if number < len(spans) else math.inf
         moved = abs(span.moved_ms) > MOVED_MS
         commit_ms = None if moved else span.first_commit_ms
         recovered_ms, recovery = _recovery(evidence, span, commit_ms, until_ms, by_second)

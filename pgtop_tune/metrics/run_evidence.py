@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise
 from typing import Final, TypeVar
@@ -13,9 +13,10 @@ from typing import Final, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
+from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.metrics import sections
-from pgtop_tune.metrics.catalogue import MISSED_TICKS, Interval, Reading
-from pgtop_tune.metrics.client_bound import generator_load
+from pgtop_tune.metrics.catalogue import MISSED_TICKS, Interval, Reading, share
+from pgtop_tune.metrics.client_bound import ThreadUse, full_machine, generator_load, never_sleeps, thread_uses
 from pgtop_tune.metrics.durability import AtRisk, risks
 from pgtop_tune.metrics.host_values import ticks_share
 from pgtop_tune.metrics.server import changed_values, checkpoints_between, ended_transactions, short_value
@@ -25,14 +26,21 @@ from pgtop_tune.model.bench import BenchProgress, BenchRun, BenchSample, Latency
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.postgres import Backend
 from pgtop_tune.model.run_result import Doubt, GeneratorLoad, RunFacts, RunVerdict, SteadyState
-from pgtop_tune.model.waits import LOAD_APPLICATION
+from pgtop_tune.model.waits import CLIENT, LOAD_APPLICATION
 
 S = TypeVar("S", bound=Reading)
 
 INVALID, SUSPECT, NOTE = RunVerdict.INVALID, RunVerdict.SUSPECT, RunVerdict.NOTE
-POOLER_BUSY: Final = 90.0
-_ONE_THREAD: Final = frozenset({"pgbouncer"})
-"""Poolers whose process is one thread."""
+_WORKS: Final = 5.0
+"""Least CPU time, in per cent of a core, of a thread of a pooler that has work."""
+_AT_WORK: Final = 50.0
+"""Share of samples in which sessions wait for their client, below which the server has work all the time."""
+_MORE_THREADS: Final[Mapping[str, str]] = {
+    "pgbouncer": "run several PgBouncers on one port (so_reuseport)",
+    "haproxy": "give it more threads (nbthread)",
+    "pgcat": "give it more threads (worker_threads)",
+}
+"""Program → remedy."""
 _OVER: Final = (RunState.STOPPED, RunState.FINISHED, RunState.FAILED)
 
 
@@ -195,8 +203,12 @@ def _run_of(frame: Frame) -> int | None:
     return None if isinstance(frame.bench, Unavailable) else frame.bench.run.run
 
 
+def _state_of(frame: Frame) -> RunState | None:
+    return None if isinstance(frame.bench, Unavailable) else frame.bench.run.state
+
+
 def _is_over(frame: Frame) -> bool:
-    return not isinstance(frame.bench, Unavailable) and frame.bench.run.state in _OVER
+    return _state_of(frame) in _OVER
 
 
 FOREIGN_SESSIONS: Final = 0.1
@@ -351,23 +363,48 @@ def competing(evidence: RunEvidence) -> Doubt | None:
 
 
 def pooler_bound(evidence: RunEvidence) -> Doubt | None:
-    """Judge whether a pooler of one thread had no time left."""
-    looks = evidence.readings(sections.processes)[1:]
-    if evidence.facts.direct or not looks:
+    """Judge whether threads of a pooler or proxy on the way of the load had no time left, and nothing else had none."""
+    names = {process.pid: process.name for process in evidence.run.path}
+    at_work = tuple(sample for sample in evidence.inside if _state_of(sample) is RunState.RUNNING)
+    if not names or not at_work:
         return None
-    percents = {"": 0.0}
-    for program in (program for look in looks for program in look.others):
-        if program.name in _ONE_THREAD:
-            name = f"{program.name} (pid {program.pid})"
-            percents[name] = percents.get(name, 0.0) + program.cpu_percent / len(looks)
-    name, percent = max(percents.items(), key=lambda named: named[1])
-    if percent < POOLER_BUSY:
+    uses: dict[str, list[ThreadUse]] = {}
+    for pid, use in thread_uses(Interval(at_work), lambda sample: sample.poolers, math.inf):
+        uses.setdefault(names.get(pid, ""), []).append(use)
+    full = {name: [cpu for cpu, queued in rows if never_sleeps(cpu, queued or 0.0)] for name, rows in uses.items()}
+    name = max(full, key=lambda name: len(full[name]), default="")
+    if not full.get(name):
         return None
+    working = sum(cpu >= _WORKS for cpu, _ in uses[name])
+    threads = "its only working thread" if working == 1 else f"{len(full[name])} of {working} working threads"
+    other_limits = _other_limits(evidence)
+    limit = (
+        f"it is not the only limit: {'; '.join(other_limits)}"
+        if other_limits
+        else "the pooler is the limit, not the server"
+    )
     return doubt(
         "POOLER-BOUND", SUSPECT,
-        f"{name} used a CPU {percent:.0f} % of the time, and has one thread: the pooler is the limit, not the server",
-        "run several PgBouncers on one port (so_reuseport)", pooler_cpu_percent=percent,
+        f"{one_line(name, 15)}: {threads} used a CPU {max(full[name]):.0f} % of the time and never slept: {limit}",
+        _MORE_THREADS.get(name, "give it more threads, or run several"),
+        pooler_cpu_percent=max(full[name]), full_threads=len(full[name]), working_threads=working,
     )  # fmt: skip
+
+
+def _other_limits(evidence: RunEvidence) -> list[str]:
+    """Return what else had no time left while a pooler had none."""
+    load, idle = evidence.generator, _idle_percent(evidence)
+    limits = ["a pgbench thread never slept either"] if load.threads and load.bound else []
+    limits += ["all CPUs of the server's machine are busy"] if full_machine(load) else []
+    at_work = idle is not None and idle < _AT_WORK
+    return limits + ([f"the server's sessions waited for it in only {idle:.0f} % of the samples"] if at_work else [])
+
+
+def _idle_percent(evidence: RunEvidence) -> float | None:
+    """Return the share of the samples in which the load's sessions wait for their client, also between transactions."""
+    counts = [count for look in evidence.readings(sections.waits) for count in look.counts if count.of_load]
+    idle = sum(count.observations for count in counts if count.wait_event_type == CLIENT)
+    return share(idle, sum(count.observations for count in counts))
 
 
 def autovacuum(evidence: RunEvidence) -> Doubt | None:

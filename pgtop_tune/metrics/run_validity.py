@@ -11,19 +11,20 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate, pairwise
-from statistics import NormalDist, fmean
+from statistics import NormalDist
 from typing import Final
 
 from msgspec import Struct
 
 from pgtop_tune.base import units
+from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.metrics import run_evidence as around
 from pgtop_tune.metrics.client_bound import full_machine
 from pgtop_tune.metrics.load import P99
-from pgtop_tune.metrics.overload import overload_in
 from pgtop_tune.metrics.percentiles import Buckets, bucket_edges, merge
 from pgtop_tune.metrics.run_evidence import INVALID, NOTE, SUSPECT, RunEvidence, doubt
-from pgtop_tune.model.bench import ABORTED, OVERLOADED, BenchProgress, BenchRun, RunState
+from pgtop_tune.metrics.run_schedule import RATE_REACHED, overloaded, rate_missed
+from pgtop_tune.model.bench import ABORTED, BenchRun, ClientGroup, RunState
 from pgtop_tune.model.run_result import Doubt, RunVerdict
 
 # Error of a percentile when only a share of the transactions is in the log: by --sampling-rate, or because some were lost.
@@ -238,15 +239,21 @@ def _advice(run: BenchRun, other_failures: int) -> str:
 
 
 SHORT_S: Final = 60.0
-RATE_REACHED: Final = 0.99
-BACKLOG: Final = 0.1
-"""Least lag at the end of a run that could not keep up, as a share of the time that the missing transactions would have
-taken. By chance alone, the random schedule may have fewer transactions, and then there is no lag."""
 MANY_CLIENTS: Final = 64
 QUEUED: Final = 25.0
 LOST_UP_TO_PERCENT: Final = 1.0
 LOAD_CHANGED: Final = "LOAD-CHANGED"
-_NO_ROOM: Final = ("too many clients", "too many connections", "remaining connection slots", "open files")
+_NO_ROOM: Final = (
+    "too many clients",
+    "too many connections",
+    "remaining connection slots",
+    "open files",
+    "no more connections allowed",
+    "Cannot assign requested address",
+    "no further connection",
+    "timeout expired",
+    "Resource temporarily unavailable",
+)
 _PREFIXES: Final = re.compile(
     r"^(?:pgbench: )?(?:error: |fatal: )?(?:connection to server .{1,300}? failed: )?(?:FATAL: +)?"
 )
@@ -276,18 +283,24 @@ def _failed(evidence: RunEvidence) -> Doubt | None:
     message, _, hint = run.message.partition("\nhint: ")
     status = run.exit_status if run.exit_status is not None else -1
     reason = f"{short_words(message) or 'pgbench printed nothing'} (exit status {status})"
+    if (warnings := evidence.facts.warnings) and _got_no_room(run):
+        reason += f"; it was warned of before: {'; '.join(warnings)}"
     return doubt("RUN-FAILED", INVALID, reason, hint, exit_status=status)
 
 
 def _connection_errors(evidence: RunEvidence) -> Doubt | None:
     run = evidence.run
-    if run.state is not RunState.FAILED or not any(phrase in run.message for phrase in _NO_ROOM):
+    if run.state is not RunState.FAILED or not _got_no_room(run):
         return None
     return doubt(
         "CONNECTION-ERRORS", INVALID,
         f"not all {run.clients} clients got a connection",
         "use fewer clients, raise max_connections or the limit of open files, or use a pooler", clients=run.clients,
     )  # fmt: skip
+
+
+def _got_no_room(run: BenchRun) -> bool:
+    return any(phrase in run.message for phrase in _NO_ROOM)
 
 
 def _stopped(evidence: RunEvidence) -> Doubt | None:
@@ -305,18 +318,6 @@ def _aborted(evidence: RunEvidence) -> Doubt | None:
     return doubt("ABORTED", INVALID, reason, "--abort-if has the condition", seconds=evidence.seconds)
 
 
-def _overloaded(evidence: RunEvidence) -> Doubt | None:
-    run = evidence.run
-    if run.ended_for == OVERLOADED:
-        reason = f"ended after {evidence.seconds:.0f} s: {run.message}"
-        return doubt("OVERLOADED", INVALID, reason, "use a lower rate", seconds=evidence.seconds)
-    overload = overload_in(evidence.progress, run.rate_per_s) if run.rate_per_s else None
-    if overload is None:
-        return None
-    numbers = {"onset_s": overload.onset_s, "growth": overload.growth, "backlog_s": overload.backlog_s}
-    return doubt("OVERLOADED", SUSPECT, overload.sentence, "use a lower rate", **numbers)
-
-
 def _skipped(evidence: RunEvidence) -> Doubt | None:
     skipped = evidence.skipped
     if not skipped:
@@ -329,58 +330,10 @@ def _skipped(evidence: RunEvidence) -> Doubt | None:
     )  # fmt: skip
 
 
-def _rate_missed(evidence: RunEvidence) -> Doubt | None:
-    rate, lines = evidence.run.rate_per_s, evidence.progress
-    if evidence.run.changed or not rate or not lines or evidence.seconds <= 0 or not evidence.run.complete:
-        return None
-    if evidence.run.outages or any(group.problem for group in evidence.run.groups):
-        # OUTAGE or GENERATOR-LOST says why.
-        return None
-    done = evidence.transactions / evidence.seconds
-    # Arrivals are random (Poisson): their number varies with its square root.
-    noise = 2.0 * (rate / evidence.seconds) ** 0.5
-    if done >= RATE_REACHED * rate - noise:
-        return None
-    reason = f"{done:.1f} of {units.number(rate)} transactions per second were reached"
-    lag_ms = _lag_at_the_end(lines)
-    numbers = {"rate_per_s": rate, "tps": done}
-    if lag_ms is None:
-        return doubt("RATE-MISSED", SUSPECT, reason, "use a lower rate", **numbers)
-    numbers["lag_ms"] = lag_ms
-    # Missing transactions are either due at the end, late by that much, or never were in the schedule.
-    missing_ms = 1000.0 * evidence.seconds * (1.0 - done / rate)
-    if lag_ms >= BACKLOG * missing_ms:
-        # A backlog that grows evenly is twice its mean at the end.
-        grows = lag_ms >= fmean(line.lag_ms or 0.0 for line in lines)
-        reason += f", the last ones {lag_ms:.0f} ms behind their schedule: " + (
-            "the backlog grows, and latency depends on the length of the run"
-            if grows
-            else "the backlog was larger earlier"
-        )
-        return doubt("RATE-MISSED", SUSPECT, reason, "use a lower rate", **numbers)
-    if evidence.skipped:
-        reason += f", {evidence.skipped} were skipped because of the latency limit: there is no backlog"
-        return doubt("RATE-MISSED", SUSPECT, reason, "use a lower rate or a higher latency limit", **numbers)
-    reason += f", the last ones {lag_ms:.0f} ms behind their schedule: there is no backlog, the random schedule had fewer transactions"
-    return doubt("RATE-MISSED", NOTE, reason, "run longer", **numbers)
-
-
-def _lag_at_the_end(lines: Sequence[BenchProgress]) -> float | None:
-    """Return how far the load was behind its schedule at the end; None without a schedule.
-
-    A second without a transaction reports a lag of 0, but counts as lag.
-    """
-    at_work = next((line for line in reversed(lines) if line.tps), None)
-    if at_work is None:
-        return 1000.0 * lines[-1].elapsed_s
-    if at_work.lag_ms is None:
-        return None
-    return at_work.lag_ms + 1000.0 * (lines[-1].elapsed_s - at_work.elapsed_s)
-
-
 def _client_bound(evidence: RunEvidence) -> Doubt | None:
     load = evidence.generator
-    if not load.bound:
+    # Sessions wait for a pooler that has no time left as they do for pgbench.
+    if not load.bound or (not load.threads and around.pooler_bound(evidence) is not None):
         return None
     numbers = {
         "threads": load.threads, "busiest_cpu_percent": load.busiest_cpu, "busiest_demand_percent": load.busiest_demand,
@@ -482,16 +435,27 @@ def _generator_behind(evidence: RunEvidence) -> Doubt | None:
     run, length_s = evidence.run, evidence.run.duration_s
     if run.changed or not length_s or len({group.machine for group in run.groups}) < 2:
         return None
-    for group in run.groups:
-        rate, done = group.rate_per_s, (group.processed or 0) / length_s
-        if rate and not group.problem and done < RATE_REACHED * rate - 2.0 * (rate / length_s) ** 0.5:
-            lag = "" if group.lag_ms is None else f", {group.lag_ms:.0f} ms behind its schedule on average"
-            return doubt(
-                "GENERATOR-BEHIND", SUSPECT,
-                f"{group.machine} did {done:.1f} of its {units.number(rate)} transactions per second{lag}",
-                "see its CPUs and lag beside those of the others: if only it is behind, it is the limit, not the server", rate_per_s=rate, tps=done,
-            )  # fmt: skip
-    return None
+    behind = [group for group in run.groups if not group.problem and _is_behind(group, length_s)]
+    if not behind:
+        return None
+    first = behind[0]
+    return doubt(
+        "GENERATOR-BEHIND", SUSPECT,
+        "; ".join(_behind_words(group, length_s) for group in behind),
+        "see its CPUs and lag beside those of the others: if only it is behind, it is the limit, not the server",
+        rate_per_s=first.rate_per_s or 0.0, tps=(first.processed or 0) / length_s,
+    )  # fmt: skip
+
+
+def _is_behind(group: ClientGroup, length_s: int) -> bool:
+    rate = group.rate_per_s or 0.0
+    return rate > 0 and (group.processed or 0) / length_s < RATE_REACHED * rate - 2.0 * (rate / length_s) ** 0.5
+
+
+def _behind_words(group: ClientGroup, length_s: int) -> str:
+    lag = "" if group.lag_ms is None else f", {group.lag_ms:.0f} ms behind its schedule on average"
+    rate, done = units.number(group.rate_per_s or 0.0), (group.processed or 0) / length_s
+    return f"{one_line(group.machine, 40)} did {done:.1f} of its {rate} transactions per second{lag}"
 
 
 def _short(evidence: RunEvidence) -> Doubt | None:
@@ -588,10 +552,10 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule("CONNECTION-ERRORS", "Clients could not connect.", "pgbench's messages on stderr", _connection_errors),
     Rule("RUN-PARTIAL", "The run was stopped early.", "Ctrl-C, a signal, the stop key", _stopped),
     Rule("ABORTED", "A condition of --abort-if ended the run.", "the option", _aborted),
-    Rule("OVERLOADED", "The rate was more than the server did, so that the backlog grew until the end.", "schedule lag and latency rise at every look together, `metrics.overload`", _overloaded),
+    Rule("OVERLOADED", "The rate was more than the server did, so that the backlog grew until the end.", "schedule lag and latency rise at every look together, `metrics.overload`", overloaded),
     Rule("FAILED-TRANSACTIONS", "Transactions failed (serialization, deadlocks, other errors), all tries counted; pgbench leaves them out of its figures.", f"report: number of failed transactions; above 0 a note, above {NOTED_UP_TO_PERCENT:.0f} % suspect, above {COUNTS_UP_TO_PERCENT:.0f} % or of another kind without --continue-on-error invalid", transactions_failed),
     Rule("SKIPPED", "Scheduled transactions were skipped.", "report: number of transactions skipped; > 0", _skipped),
-    Rule("RATE-MISSED", "The requested rate was not reached.", "transactions / seconds < 99 % of --rate less two standard deviations; a note if no lag shows a backlog", _rate_missed),
+    Rule("RATE-MISSED", "The requested rate was not reached.", "transactions / seconds < 99 % of --rate less two standard deviations, of each phase by itself; a note if no lag shows a backlog", rate_missed),
     Rule("LOG-INCOMPLETE", "Percentiles cover only part of the transactions.", f"report: transactions processed > lines of the transaction log; above {LOST_UP_TO_PERCENT:.0f} % lost invalid; a sampled log is a note", _log_incomplete),
     Rule("LOG-COUNTED", "Percentiles of quick transactions are estimates; number, slow ones and maximum are exact.", "lines of the transaction log that were only counted, as most are above about ten thousand per second", _log_counted),
     Rule("SERVER-AWAY", "The server restarted or did not answer.", "start of the postmaster; frames without a server", around.server_away),
@@ -601,7 +565,7 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule("OTHER-SERVER", "The load ran on a server other than the watched one.", "start of the postmaster at the endpoint; Δ(xact_commit + xact_rollback) < half of the client's transactions", around.other_server),
     Rule("SERVER-UNPROVEN", "There is no proof that the load ran on the watched server.", "start of the postmaster at the load's address, inet_server_addr(), inet_server_port() and pg_backend_pid() compared with the address and process of the load's connection", _unproven),
     Rule("CLIENT-BOUND", "pgbench is the limit, not the server.", "/proc/PID/task: CPU + waiting for a CPU of one thread ≥ 90 %, at least half of it CPU; without threads Client waits of the load's sessions ≥ 80 %", _client_bound),
-    Rule("POOLER-BOUND", "A pooler is the limit, not the server.", f"/proc/PID/stat of PgBouncer on this machine, beside an endpoint that is not the server's: ≥ {around.POOLER_BUSY:.0f} % of a core", around.pooler_bound),
+    Rule("POOLER-BOUND", "A pooler or proxy is a limit of the load.", "/proc/PID/task of the processes that listen at the endpoint on this machine: CPU + waiting for a CPU of one thread ≥ 90 %, at least half of it CPU", around.pooler_bound),
     Rule("CPU-CONTENTION", "pgbench had to wait for a CPU.", "/proc/PID/task/TID/schedstat: a thread waited ≥ 25 % of the time", _cpu_contention),
     Rule("FEW-THREADS", "One thread serves more than 64 clients.", "-j and -c", _few_threads),
     Rule("SCALE-BELOW-CLIENTS", "Clients of the TPC-B-like script queue for few branch rows.", "scaling factor < clients", _scale),

@@ -11,6 +11,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 from pgtop_tune.base.units import number
+from pgtop_tune.model.host import NetworkLoad
 from pgtop_tune.model.outage import OutageSpan
 
 
@@ -251,6 +252,7 @@ class ClientGroup(Struct, frozen=True, gc=False):
         problem: Why it ended without our doing; "" otherwise. Foreign text.
         processed, latency_ms, lag_ms: Figures of its report; None while it runs, and without a report.
         cpus: Mean number of CPUs that it used; None while it runs, and where `BenchRun.pids` tells.
+        network: The interface of its machine towards the server; None while it runs, and where that is unknown.
     """
 
     number: int
@@ -270,6 +272,7 @@ class ClientGroup(Struct, frozen=True, gc=False):
     latency_ms: float | None = None
     lag_ms: float | None = None
     cpus: float | None = None
+    network: NetworkLoad | None = None
 
 
 class Seam(Struct, frozen=True, gc=False):
@@ -304,6 +307,17 @@ class PhaseSpan(Struct, frozen=True, gc=False):
     level: LoadLevel
     from_ms: int
     until_ms: int | None = None
+
+
+class PathProcess(Struct, frozen=True, gc=False):
+    """A process of a pooler or proxy on the way of a load, on this machine.
+
+    Attributes:
+        name: Name of the program, at most 15 characters; foreign text.
+    """
+
+    pid: int
+    name: str
 
 
 class BenchRun(Struct, frozen=True, gc=False):
@@ -362,6 +376,8 @@ class BenchRun(Struct, frozen=True, gc=False):
     """Whether no client runs until the operator, or the next phase, goes on; `clients` are those of then."""
     spans: tuple[PhaseSpan, ...] = ()
     """Times at one level, of a load with phases, so far."""
+    path: tuple[PathProcess, ...] = ()
+    """Poolers and proxies on its way that run on this machine, as far as they are known."""
     through_outage: bool = False
     """Whether lost clients are replaced."""
     outages: tuple[OutageSpan, ...] = ()

@@ -83,6 +83,41 @@ class NetworkSample(Struct, frozen=True, gc=False):
     interfaces: Annotated[tuple[InterfaceCounters, ...], KeyedBy("name")]
 
 
+class NetworkLoad(Struct, frozen=True, gc=False):
+    """Mean traffic of an interface over a time.
+
+    Attributes:
+        interface: Its name; foreign text.
+        speed_bits_per_s: As in `InterfaceCounters`.
+    """
+
+    interface: str
+    received_bytes_per_s: float
+    received_packets_per_s: float
+    sent_bytes_per_s: float
+    sent_packets_per_s: float
+    speed_bits_per_s: int | None = None
+
+    @property
+    def busy_percent(self) -> float | None:
+        """Return the busier direction as a share of the speed of the link; None where that is unknown."""
+        if not self.speed_bits_per_s:
+            return None
+        return 800.0 * max(self.received_bytes_per_s, self.sent_bytes_per_s) / self.speed_bits_per_s
+
+
+class MachineLoad(Struct, frozen=True, gc=False):
+    """Mean load of a machine over a run.
+
+    Attributes:
+        cpus: Mean number of busy CPUs; None where that is unknown.
+        network: The interface with most traffic; None where that is unknown.
+    """
+
+    cpus: float | None = None
+    network: NetworkLoad | None = None
+
+
 class UntoldFigure(Struct, frozen=True, gc=False):
     """A figure that the source of host numbers lacks; its fields in the sections are None or empty.
 
@@ -338,6 +373,8 @@ class ProcessSample(Struct, frozen=True, gc=False):
     """Threads of pgbench on *this* machine, also if the server runs elsewhere: one busy thread falsifies the load."""
     others: Annotated[tuple[OtherProgram, ...], KeyedBy("pid")] = ()
     """The two other programs that use most CPU time, if any does; their numbers are some seconds old."""
+    poolers: Annotated[tuple[ThreadCounters, ...], KeyedBy("tid")] = ()
+    """Threads of the poolers and proxies on the way of the load, on *this* machine (`BenchRun.path`)."""
 
 
 class HostSample(Struct, frozen=True, gc=False):

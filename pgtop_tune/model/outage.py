@@ -19,7 +19,8 @@ class OutageSpan(Struct, frozen=True, gc=False):
         longest_wait_s: Longest time between the starts of two attempts, which limits how exact the times are.
         problem: Why the last attempt that failed did; "" without one. Foreign text.
         first_commit_ms: First transaction of a client that connected after the error; None before it.
-        replaced_ms: The first transactions of all clients that were lost; None while some are missing.
+        replaced_ms: The first transaction of the last clients of the load that were started again; None while some are
+            missing.
         moved_ms: Time by which the wall clock was set ahead (negative: back) meanwhile.
     """
 

@@ -23,6 +23,7 @@ from pgtop_tune.model.bench import (
     Seam,
     estimate_mark,
 )
+from pgtop_tune.model.host import MachineLoad
 from pgtop_tune.model.outage import OutageResult
 
 FORMAT: Final = "pgtop-tune-run/1"
@@ -361,7 +362,9 @@ class RunResult(Struct, frozen=True, gc=False):
     seams: tuple[Seam, ...] = ()
     """Changes of the load."""
     groups: tuple[ClientGroup, ...] = ()
-    """All pgbench processes of the run, of a load that changed, or that came from several machines."""
+    """All pgbench processes of the run, of a load that changed or that came from several machines."""
+    server_load: MachineLoad = MachineLoad()
+    """Load of the server's machine, of a load that came from several machines."""
     outage: OutageResult | None = None
     """Results of a load that went through an outage; None where lost clients were not replaced."""
 

@@ -1,16 +1,16 @@
 """Starts a program again and again until it is at work, in a process of its own under the guard.
 
-Run as a file, not imported: `python -I -S attempts.py --every 0.05 --log PREFIX [--number NAME] -- argv…`. An attempt
-has failed when the program ends with status 1, or with status 2 and nothing in its log, which are the files that begin
-with PREFIX, "." and its process id: pgbench could not connect all clients, or lost all of them before the first
-transaction. The files of a failed attempt are removed, and the next one begins `--every` seconds after the begin of the
-last, or at once after an attempt that took longer. With `--number`, pgbench gets the number of the attempt as a
-variable of that name.
+Run as a file, not imported: `python -I -S attempts.py --every 0.05 --log PREFIX [options] -- argv…`. An attempt has
+failed when the program ends with status 1, or with status 2 and nothing in its log, which are the files PREFIX.PID
+and PREFIX.PID.1 …: pgbench could not connect all clients, or lost all of them before the first transaction. The files
+of a failed attempt are removed, and the next one begins `--every` seconds after the begin of the last, or at once
+after an attempt that took longer. With `--number`, pgbench gets the number of the attempt as a variable of that name.
+With `--wait USR1`, the first attempt waits for that signal.
 
-A line on stderr, "attempts: NUMBER PID LONGEST_S", tells of an attempt that still runs after `STAYS_S`, and of the last
-one: its number, its process, and the longest time between the begins of two attempts. The exit status is that of the
-last program, 128 + n where signal n ended it. SIGALRM and SIGINT reach the program by the process group, and end the
-attempts.
+On stderr, READY says that it waits, AGAIN (on stdout, too) follows the output of a failed attempt, and "attempts:
+NUMBER PID LONGEST_S" tells of an attempt that still runs after `STAYS_S`, and of the last one: its number, its
+process, and the longest time between the begins of two attempts. The exit status is that of the last program, 128 + n
+where signal n ended it. SIGALRM and SIGINT reach the program by the process group, and end the attempts.
 """
 
 from __future__ import annotations
@@ -24,11 +24,16 @@ import time
 from typing import Final, NamedTuple, NoReturn
 
 STAYS_S: Final = 0.5
+OF_ATTEMPTS: Final = "attempts: "
+"""Begin of the lines that are not the program's."""
+READY: Final = f"{OF_ATTEMPTS}ready"
+AGAIN: Final = f"{OF_ATTEMPTS}again"
 NOT_CONNECTED: Final = 1
 LOST: Final = 2
 _FAILED_TO_START: Final = 127
 _WRONG_USAGE: Final = 64
 _PR_SET_PDEATHSIG: Final = 1
+_OPTIONS: Final = frozenset({"--every", "--log", "--number", "--wait"})
 
 
 class AttemptsOrder(NamedTuple):
@@ -38,6 +43,7 @@ class AttemptsOrder(NamedTuple):
     every_s: float
     log: str
     number: str = ""
+    waits: bool = False
 
 
 def parse_order(arguments: list[str]) -> AttemptsOrder:
@@ -46,13 +52,14 @@ def parse_order(arguments: list[str]) -> AttemptsOrder:
         raise ValueError("no command after --")
     at = arguments.index("--")
     options = dict(zip(arguments[:at:2], arguments[1:at:2], strict=True))
-    if not {"--every", "--log"} <= options.keys() <= {"--every", "--log", "--number"} or not arguments[at + 1 :]:
+    if not {"--every", "--log"} <= options.keys() <= _OPTIONS or not arguments[at + 1 :]:
         raise ValueError("wrong options, or no command after --")
     return AttemptsOrder(
         argv=tuple(arguments[at + 1 :]),
         every_s=float(options["--every"]),
         log=options["--log"],
         number=options.get("--number", ""),
+        waits="--wait" in options,
     )
 
 
@@ -63,16 +70,25 @@ class AttemptLoop:
         self._order = order
         self._number = 0
         self._longest_s = 0.0
-        self._ending = False
+        self._begun, self._ending = not order.waits, False
         self._wake, wake_in = os.pipe()
         os.set_blocking(wake_in, False)
         signal.set_wakeup_fd(wake_in, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         for number in (signal.SIGALRM, signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._end)
+        signal.signal(signal.SIGUSR1, self._begin)
 
     def run(self) -> int:
         """Return the exit status of the last attempt."""
+        if self._order.waits:
+            sys.stderr.write(f"{READY}\n")
+            sys.stderr.flush()
+        while not (self._begun or self._ending):
+            select.select([self._wake], [], [])
+            os.read(self._wake, 512)
+        if self._ending:
+            return NOT_CONNECTED
         before_s: float | None = None
         while True:
             began_s = time.monotonic()
@@ -81,16 +97,25 @@ class AttemptLoop:
             self._number += 1
             pid = self._start()
             status = self._wait(pid)
-            files = glob.glob(f"{glob.escape(self._order.log)}.{pid}*")
+            files = self._files(pid)
             failed = status == NOT_CONNECTED or (status == LOST and not any(map(os.path.getsize, files)))
             if self._ending or not failed:
                 self._tell(pid)
                 return 128 - status if status < 0 else status
             for name in files:
                 os.unlink(name)
+            for stream in (sys.stdout, sys.stderr):
+                stream.write(f"{AGAIN}\n")
+                stream.flush()
             time.sleep(max(began_s + self._order.every_s - time.monotonic(), 0.0))
             if self._ending:
+                self._tell(pid)
                 return status
+
+    def _files(self, pid: int) -> list[str]:
+        """Return the files of its log, one for each thread: PREFIX.PID, PREFIX.PID.1 …"""
+        prefix = f"{glob.escape(self._order.log)}.{pid}"
+        return [*glob.glob(prefix), *glob.glob(f"{prefix}.*")]
 
     def _start(self) -> int:
         parent = os.getpid()
@@ -99,7 +124,7 @@ class AttemptLoop:
             return pid
         try:
             signal.set_wakeup_fd(-1)
-            for number in (signal.SIGCHLD, signal.SIGALRM, signal.SIGINT, signal.SIGTERM):
+            for number in (signal.SIGCHLD, signal.SIGALRM, signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
                 signal.signal(number, signal.SIG_DFL)
             if sys.platform.startswith("linux"):
                 import ctypes
@@ -127,8 +152,11 @@ class AttemptLoop:
                 stays_s = None
 
     def _tell(self, pid: int) -> None:
-        sys.stderr.write(f"attempts: {self._number} {pid} {self._longest_s:.3f}\n")
+        sys.stderr.write(f"{OF_ATTEMPTS}{self._number} {pid} {self._longest_s:.3f}\n")
         sys.stderr.flush()
+
+    def _begin(self, *_: object) -> None:
+        self._begun = True
 
     def _end(self, *_: object) -> None:
         self._ending = True

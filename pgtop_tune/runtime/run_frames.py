@@ -156,7 +156,7 @@ def _thin_host(host: HostSample | Unavailable, pids: Set[int]) -> HostSample | U
         processes = replace(processes, processes=kept)
     return HostSample(
         facts=host.facts, cpu=host.cpu, memory=host.memory, pressure=host.pressure, disks=host.disks,
-        processes=processes, setup=host.setup, cgroup=host.cgroup,
+        network=host.network, processes=processes, setup=host.setup, cgroup=host.cgroup,
     )  # fmt: skip
 
 

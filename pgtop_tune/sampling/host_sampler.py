@@ -179,7 +179,11 @@ class HostSampler:
             self._absent = Unavailable(elsewhere.reason, f"{remedy}. {elsewhere}")
 
     async def look(
-        self, postgres: PostgresSample | Unavailable, pgbench: Iterable[int], patience_s: float
+        self,
+        postgres: PostgresSample | Unavailable,
+        pgbench: Iterable[int],
+        patience_s: float,
+        poolers: Collection[int] = (),
     ) -> HostSample | Unavailable:
         """Return a sample of the machine.
 
@@ -187,7 +191,28 @@ class HostSampler:
             postgres: The server of the same tick, for the pids of its processes.
             pgbench: Pids of pgbench, which runs here wherever the server does.
             patience_s: Seconds to wait for a look over SQL.
+            poolers: Pids of poolers on the way of the load, which run here, too.
         """
+        sample = await self._look(postgres, pgbench, poolers, patience_s)
+        if isinstance(sample, Unavailable) or isinstance(sample.processes, Unavailable) or not poolers:
+            return sample
+        rows = sample.processes.threads
+        return replace(
+            sample,
+            processes=replace(
+                sample.processes,
+                threads=tuple(row for row in rows if row.pid not in poolers),
+                poolers=tuple(row for row in rows if row.pid in poolers),
+            ),
+        )
+
+    async def _look(
+        self,
+        postgres: PostgresSample | Unavailable,
+        pgbench: Iterable[int],
+        poolers: Collection[int],
+        patience_s: float,
+    ) -> HostSample | Unavailable:
         if self._absent is not None:
             return self._absent
         self._keep_places()
@@ -199,7 +224,7 @@ class HostSampler:
             if isinstance(postgres, Unavailable):
                 return postgres
             pids = [backend.pid for backend in backends if backend.pid in io_pids]
-            return await self._look_over_sql(pids, io_pids, pgbench_pids, patience_s)
+            return await self._look_over_sql(pids, io_pids, (*pgbench_pids, *poolers), patience_s)
         pgbench_pids = pgbench_pids or self._pgbench_of_others(backends)
         pids = [os.getpid(), *pgbench_pids, *(backend.pid for backend in backends)]
         if self._postmaster_pid is not None:
@@ -209,7 +234,8 @@ class HostSampler:
         resting = self._resting(backends) if answered else ()
         # A process that is idle by now is read once more, for its last I/O.
         with_io, self._io_pids = io_pids | self._io_pids, io_pids
-        sample = self._host.sample(pids, {*with_io, *pgbench_pids, os.getpid()}, pgbench_pids, resting)
+        thread_pids = (*pgbench_pids, *poolers)
+        sample = self._host.sample(pids, {*with_io, *pgbench_pids, os.getpid()}, thread_pids, resting)
         if not answered:
             sample = replace(sample, processes=self._without_strangers(sample.processes, backends))
         self._processes, self._processes_due_s = sample.processes, self._clock() + _good_for_s(len(pids))

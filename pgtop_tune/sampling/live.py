@@ -168,8 +168,9 @@ class LiveSource:
     async def _frame(self, server: PostgresSampler) -> Frame:
         postgres = await server.look(self._interval_s * _PATIENCE)
         bench = self._load.sample(self._clock())
-        pgbench = () if isinstance(bench, Unavailable) else tuple(bench.run.pids)
-        host = await self._host.look(postgres, pgbench, self._interval_s * _PATIENCE)
+        run = None if isinstance(bench, Unavailable) else bench.run
+        pgbench, poolers = ((), ()) if run is None else (run.pids, [process.pid for process in run.path])
+        host = await self._host.look(postgres, pgbench, self._interval_s * _PATIENCE, poolers)
         frame = Frame(
             sequence=self._sequence,
             taken_at_ms=SessionClock.wall_ms(),

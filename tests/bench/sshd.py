@@ -6,15 +6,19 @@ import os
 import shutil
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from getpass import getuser
 from pathlib import Path
+from types import MappingProxyType
+from typing import Final
 
 from pgtop_tune.bench.places import SshAddress
-from tests.support.poolers import number_of, reserved_port
+from tests.support.poolers import LOOPBACK, number_of, reserved_port
 from tests.support.processes import eventually
+
+NO_VARIABLES: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,17 +42,26 @@ def _program() -> str | None:
 
 
 @contextmanager
-def sshd(directory: Path) -> Iterator[Sshd]:
-    """Starts one that lets in whoever runs the test, with a key made for it."""
+def sshd(
+    directory: Path, address: str = LOOPBACK, *, within: Sequence[str] = (), variables: Mapping[str, str] = NO_VARIABLES
+) -> Iterator[Sshd]:
+    """Starts one that lets in whoever runs the test, with a key made for it.
+
+    Args:
+        address: Where it listens.
+        within: Words before its command.
+        variables: Of the programs that it starts.
+    """
     for name in ("host", "user"):
         words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(directory / name)]
         subprocess.run(words, check=True, stdin=subprocess.DEVNULL)
     reserved = reserved_port()
     port = number_of(reserved)
     (directory / "sshd_config").write_text(
-        f"ListenAddress 127.0.0.1:{port}\nHostKey {directory}/host\nAuthorizedKeysFile {directory}/user.pub\n"
+        f"ListenAddress {address}:{port}\nHostKey {directory}/host\nAuthorizedKeysFile {directory}/user.pub\n"
         f"PidFile none\nUsePAM no\nStrictModes no\nPasswordAuthentication no\nPermitRootLogin prohibit-password\n"
         "PermitUserEnvironment no\n"
+        + ("SetEnv " + " ".join(f"{name}={value}" for name, value in variables.items()) + "\n" if variables else "")
     )
     (directory / "ssh_config").write_text(
         f"Host *\n  IdentityFile {directory}/user\n  IdentitiesOnly yes\n  StrictHostKeyChecking no\n"
@@ -60,12 +73,12 @@ def sshd(directory: Path) -> Iterator[Sshd]:
     log = (directory / "log").open("wb")
     program = _program()
     assert program is not None
-    server = subprocess.Popen([program, "-D", "-e", "-f", str(directory / "sshd_config")], stderr=log)
-    found = Sshd(SshAddress("127.0.0.1", getuser(), port), ("ssh", "-F", str(directory / "ssh_config")))
+    server = subprocess.Popen([*within, program, "-D", "-e", "-f", str(directory / "sshd_config")], stderr=log)
+    found = Sshd(SshAddress(address, getuser(), port), ("ssh", "-F", str(directory / "ssh_config")))
 
     def answers() -> bool:
         with socket.socket() as connection:
-            return connection.connect_ex(("127.0.0.1", port)) == 0
+            return connection.connect_ex((address, port)) == 0
 
     try:
         assert eventually(answers), (directory / "log").read_text()

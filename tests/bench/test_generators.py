@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
 import signal
 from collections.abc import AsyncIterator, Iterator
@@ -17,8 +19,8 @@ from pgtop_tune.bench.ssh import SshPlace
 from pgtop_tune.metrics.percentiles import WORST_RELATIVE_ERROR, estimates, merge
 from pgtop_tune.metrics.run_evidence import RunEvidence
 from pgtop_tune.metrics.run_validity import RULES
-from pgtop_tune.model.bench import LoadSpec, RunState
-from pgtop_tune.model.run_result import RunFacts
+from pgtop_tune.model.bench import BenchRun, LoadSpec, RunState
+from pgtop_tune.model.run_result import Doubt, RunFacts
 from tests.bench.sshd import Sshd, sshd, why_not
 from tests.bench.test_groups import Load, Logs
 from tests.bench.test_runner import over
@@ -46,6 +48,12 @@ async def load(
     await made.runner.aclose()
     names = {name_in(group.command) for group in made.look().groups}
     assert eventually(lambda: not [pid for name in names for pid in processes(name)])
+
+
+def judged(rule_id: str, run: BenchRun) -> Doubt | None:
+    """What one rule says of a run."""
+    [rule] = [rule for rule in RULES if rule.id == rule_id]
+    return rule.judge(RunEvidence(run, (), RunFacts()))
 
 
 async def test_both_machines_share_the_clients_and_their_logs_are_one(load: Load, daemons: tuple[Sshd, Sshd]) -> None:
@@ -82,10 +90,30 @@ async def test_a_machine_that_dies_is_a_doubt_and_the_other_s_figures_stand(load
     assert report is not None
     assert report.processed == sum(second.logged for second in load.latencies)
     assert len(load.progress) >= 3
-    [rule] = [rule for rule in RULES if rule.id == "GENERATOR-LOST"]
-    doubt = rule.judge(RunEvidence(run, (), RunFacts()))
+    doubt = judged("GENERATOR-LOST", run)
     assert doubt is not None
     assert "the figures from then on are of 2 clients" in doubt.reason
+
+
+async def test_a_machine_that_gets_no_cpu_is_behind_its_rate_and_named(load: Load, daemons: tuple[Sshd, Sshd]) -> None:
+    await load.runner.start(LoadSpec(clients=2, threads=1, duration_s=5, rate_per_s=1000.0))
+    run = await load.until(lambda run: len(load.progress) >= 1)
+    [victim] = processes(name_in(run.groups[0].command))
+    while not over(load.look()):
+        # Of half a second it has a moment.
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(victim, signal.SIGSTOP)
+            await asyncio.sleep(0.5)
+            os.kill(victim, signal.SIGCONT)
+        await asyncio.sleep(0.01)
+    run = load.look()
+    assert (run.state, run.message) == (RunState.FINISHED, "")
+    doubt = judged("GENERATOR-BEHIND", run)
+    assert doubt is not None
+    # The other one may be behind as well, on a busy machine.
+    assert doubt.reason.startswith(f"{daemons[0].address} did ")
+    assert "of its 500 transactions per second" in doubt.reason
+    assert dict(doubt.numbers)["tps"] < 450.0
 
 
 async def test_fewer_clients_than_machines_are_refused(load: Load) -> None:

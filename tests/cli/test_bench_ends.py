@@ -62,6 +62,16 @@ def test_options_that_mean_nothing_are_refused(
     assert reason in ran.err
 
 
+def test_a_limit_of_one_of_two_scripts_with_the_same_name_is_refused(
+    queue: str, server: Throwaway, tmp_path: Path
+) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other/queue.sql").write_text("SELECT 1;\n", encoding="utf-8")
+    words = ("-f", queue, "-f", f"{tmp_path}/other/queue.sql", "--slo", "p99 of queue.sql < 5ms", *COMMON)
+    ran = run("bench", "run", *words, conninfo(server), home=tmp_path)
+    assert (ran.status, "several scripts are named queue.sql" in ran.err) == (2, True)
+
+
 def test_think_time_inside_a_transaction_is_refused(server: Throwaway, tmp_path: Path) -> None:
     script = tmp_path / "think.sql"
     script.write_text("SELECT 1;\n\\sleep 5 ms\nSELECT 2;\n", encoding="utf-8")

@@ -78,12 +78,11 @@ def test_more_clients_than_the_server_has_room_for_fail_directly_and_go_through_
     refused = by_cell.pop(("PostgreSQL", "40"))
     assert refused["transactions"] == "-"
     assert refused["tps"].startswith("failed: ")
-    assert "remaining connection slots are reserved" in refused["tps"]
+    assert "40 clients will not fit: max_connections is 30" in refused["tps"]
     for (_, clients), row in by_cell.items():
         assert row["transactions"] == str(20 * int(clients))
         assert float(row["tps"]) > 0
         assert float(row["connect, ms"]) > 0
-    assert "warning: 40 clients will not fit: max_connections is 30" in ran.err
     reader = RecordingReader(recording)
     frames = [frame for _, frame in reader.frames()]
     reader.close()
@@ -124,18 +123,41 @@ def test_every_limit_in_the_way_is_said_with_its_numbers_and_the_one_that_bites_
         PgBouncer(small, user="app", default_pool_size=35, max_client_conn=8, nofile=50) as bouncer,
         HaProxy(bouncer.port) as front,
     ):
-        ran = bench(
-            small, "--pooler", f"front={bouncer.console()}", "-c", "8", "-t", "5", "--format", "json",
-            "--endpoint", f"front=127.0.0.1:{front.port}", home=tmp_path,
+        words = (
+            "--pooler", f"front={bouncer.console()}", "-t", "5", "--format", "json",
+            "--endpoint", f"front=127.0.0.1:{front.port}",
         )  # fmt: skip
-    assert ran.status == 4
+        never = bench(small, *words, "-c", "9", home=tmp_path)
+        ran = bench(small, *words, "-c", "8", home=tmp_path)
+    assert (never.status, ran.status) == (4, 4)
+    assert json.loads(never.out)["message"].startswith("9 clients will not fit: max_client_conn of PgBouncer is 8")
     err = " ".join(ran.err.split())
     assert "pools of PgBouncer may open 35 connections to" in err
     assert "the server has only 27 unreserved" in err
     assert "8 clients need 59 open files in pgbouncer" in err
     assert "its limit is 50" in err
     assert "8 clients will not fit: max_client_conn of PgBouncer is 8, and 1 of them are in use" in err
-    assert "no more connections allowed (max_client_conn)" in json.loads(ran.out)["message"]
+    record = json.loads(ran.out)
+    assert "no more connections allowed (max_client_conn)" in record["message"]
+    failed = record["validity"]["doubts"][0]
+    assert failed["id"] == "RUN-FAILED"
+    assert "it was warned of before: " in failed["reason"]
+    assert "8 clients will not fit: max_client_conn of PgBouncer is 8" in failed["reason"]
+
+
+def test_a_pooler_that_accepts_nobody_more_ends_the_run_in_seconds_with_the_warning_as_its_reason(
+    small: Throwaway, tmp_path: Path
+) -> None:
+    """Without our doing pgbench would wait a minute, or for ever."""
+    with PgBouncer(small, user="app", default_pool_size=5, nofile=40) as bouncer:
+        ran = bench(
+            small, "--pooler", f"pooled={bouncer.console()}", "-c", "39", "-T", "600", "--format", "json",
+            "--endpoint", f"pooled=127.0.0.1:{bouncer.port}", home=tmp_path,
+        )  # fmt: skip
+    assert ran.status == 4
+    record = json.loads(ran.out)
+    assert record["message"].startswith("pgbench opened no further connection for 5 s")
+    assert "39 clients need 60 open files in pgbouncer" in record["validity"]["doubts"][0]["reason"]
 
 
 @pytest.mark.long

@@ -78,7 +78,8 @@ def test_clients_that_are_there_already_take_room(there: int, clients: int, fits
     found = limits(through(replace(settled(), clients=there), clients=clients))
     assert [limit.id for limit in found] == ([] if fits else ["pooler-clients"])
     if not fits:
-        assert not found[0].refuses
+        # Those that are there may leave.
+        assert found[0].refuses == (clients > 1000)
         assert "max_client_conn of PgBouncer is 1000" in found[0].reason
         assert found[0].reason.endswith(f"which leaves {1000 - there}")
 
@@ -146,7 +147,26 @@ def test_ports_of_this_machine_are_counted_for_clients_and_for_a_connection_per_
 ) -> None:
     found = limits(facts)
     assert [limit.id for limit in found] == (["ephemeral-ports"] if allowed else [])
-    assert all(allowed in limit.reason and not limit.refuses for limit in found)
+    assert all(allowed in limit.reason for limit in found)
+    # Of a proxy, a part of the connections may go another way.
+    assert all(limit.refuses == (facts.tcp and not facts.connects) for limit in found)
+
+
+@pytest.mark.parametrize(
+    ("threads", "backlog", "tcp", "words"),
+    [
+        (64, 128, False, ""),
+        (129, 128, False, "further ones are refused"),
+        (129, 128, True, "further ones come a second late"),
+        (129, None, False, ""),
+    ],
+)
+def test_threads_that_connect_at_once_wait_in_the_backlog_of_the_socket(
+    threads: int, backlog: int | None, tcp: bool, words: str
+) -> None:
+    found = limits(PathFacts(500, "simple", tcp=tcp, threads=threads, backlog=backlog))
+    assert [(limit.id, limit.refuses) for limit in found] == ([("listen-backlog", False)] if words else [])
+    assert all(limit.reason.endswith(words) for limit in found)
 
 
 def test_the_pooler_of_an_endpoint_is_the_one_of_its_name_else_the_one_that_listens_there() -> None:

@@ -172,7 +172,7 @@ async def test_nothing_is_destroyed_for_a_run_that_cannot_begin(database: str, t
     async with bench_on(database) as bench:
         with psycopg.connect(database, autocommit=True) as connection:
             connection.execute("INSERT INTO pgbench_history (tid, bid, aid, delta) VALUES (1, 1, 1, 1)")
-        refused = await bench.measure(replace(SHORT, clients=20_000), tidy)
+        refused = await bench.measure(replace(SHORT, clients=0), tidy)
         assert ("clients must be" in refused.message, history(database)) == (True, 1)
         nowhere = replace(endpoint_of(bench.conninfo), host="127.0.0.1", port=1)
         away = await bench.measure(SHORT, tidy, LoadTarget("nowhere", nowhere, direct=False))
@@ -184,9 +184,17 @@ async def test_clients_that_will_not_fit_cost_no_history(database: str) -> None:
         with psycopg.connect(database, autocommit=True) as connection:
             connection.execute("INSERT INTO pgbench_history (tid, bid, aid, delta) VALUES (1, 1, 1, 1)")
         refused = await bench.measure(replace(SHORT, clients=500), BeforeEachRun(("truncate-history", "vacuum")))
-    assert (refused.state, history(database)) == (RunState.FAILED, 1)
-    steps = [(step.name, bool(step.problem)) for step in refused.facts.housekeeping]
+        assert (refused.state, history(database), refused.facts.housekeeping) == (RunState.FAILED, 1, ())
+        assert refused.message.startswith("500 clients will not fit: max_connections is 100")
+        # Sessions that may end before it begins.
+        doubtful = await bench.measure(
+            replace(SHORT, clients=100, threads=1, rate_per_s=None), BeforeEachRun(("truncate-history", "vacuum"))
+        )
+    assert (doubtful.state, history(database)) == (RunState.FAILED, 1)
+    steps = [(step.name, bool(step.problem)) for step in doubtful.facts.housekeeping]
     assert steps == [("truncate-history", True), ("vacuum", False)]
+    reasons = {doubt.id: doubt.reason for doubt in doubtful.doubts}
+    assert "it was warned of before: 100 clients will not fit: max_connections is 100, " in reasons["RUN-FAILED"]
 
 
 async def test_a_server_that_is_gone_is_told_at_once_and_quiet_is_not_waited_for(

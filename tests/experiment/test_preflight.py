@@ -47,12 +47,22 @@ def test_the_words_have_the_numbers() -> None:
     assert words.startswith("600 clients will not fit: max_connections is 100, 3 of them reserved, and 3 sessions are")
 
 
+def test_sessions_that_may_end_before_do_not_count_for_what_is_impossible() -> None:
+    interval = looks(superuser_reserved_connections="3")
+    assert connection_room(interval, 97)
+    assert connection_room(interval, 97, alone=True) == ""
+    refused = connection_room(interval, 98, alone=True)
+    assert refused == "98 clients will not fit: max_connections is 100, 3 of them reserved"
+
+
 def test_of_a_server_that_does_not_answer_nothing_is_said() -> None:
     silent = replace(frame(0), postgres=Unavailable(Reason.NO_ANSWER))
     assert connection_room(Interval((silent,)), 600) == ""
 
 
 def test_open_files() -> None:
-    assert file_room(1024, 1021) == ""
+    assert file_room(1024, 1020) == ""
     assert file_room(-1, 5000) == ""
-    assert file_room(1024, 1022).startswith("1022 clients need 1025 open files, but pgbench may open only 1024")
+    assert file_room(1024, 1021).startswith("1021 clients need 1025 open files, but pgbench may open only 1024")
+    assert file_room(1024, 1014, threads=8)
+    assert not file_room(1024, 1014)

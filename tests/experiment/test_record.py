@@ -7,10 +7,12 @@ import json
 import pytest
 from msgspec.structs import replace
 
-from pgtop_tune.compare.reports.sheets import level_table, seam_words
+from pgtop_tune.base.units import UNKNOWN
+from pgtop_tune.compare.reports.sheets import generator_table, level_table, seam_words
 from pgtop_tune.experiment.record import record_of
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import ClientGroup, LoadLevel, RunState, Seam
+from pgtop_tune.model.host import MachineLoad, NetworkLoad
 from pgtop_tune.model.run_result import FORMAT, as_json
 from tests.support.frames import EPOCH_MS
 from tests.support.results import REPORT, asked, failed, never_began, result
@@ -126,3 +128,37 @@ def test_levels_have_every_transaction_and_figures_without_the_seconds_of_a_chan
     assert [row[0] for row in level_table(record).rows] == ["×16", "×32", "paused"]
     assert "new clients connected in 40 to 40 ms" in seam_words(record)
     assert as_json(record)["levels"][0]["latencies"]["logged"] > 0
+
+
+def test_machines_of_a_load_have_their_traffic_beside_the_server_s_and_unknown_is_not_0() -> None:
+    traffic = NetworkLoad(
+        interface="eth0\x1b[1m",
+        received_bytes_per_s=50e6,
+        received_packets_per_s=900.4,
+        sent_bytes_per_s=100e6,
+        sent_packets_per_s=800.0,
+        speed_bits_per_s=1_000_000_000,
+    )
+    group = ClientGroup(
+        number=1,
+        clients=8,
+        rate_per_s=None,
+        threads=4,
+        started_ms=EPOCH_MS,
+        command="pgbench",
+        machine="ssh://a",
+        cpus=0.5,
+        network=traffic,
+    )
+    other = replace(group, machine="ssh://b", cpus=None, network=replace(traffic, speed_bits_per_s=None))
+    away = replace(other, machine="ssh://c", network=None)
+    made = record_of(asked(), evidence(run={"groups": (group, other, away)}), REPORT, ("", ""), EPOCH_MS + 70_000)
+    assert made.server_load.cpus is not None
+    assert result().server_load == MachineLoad()
+    table = generator_table(made)
+    cells = [[cell.strip() for cell in row[5:12]] for row in table.rows]
+    assert cells[0] == ["0.50", "eth0␛[1m", "47.7 MB/s", "95.4 MB/s", "900", "800", "80"]
+    assert (cells[1][0], cells[1][-1]) == (UNKNOWN, UNKNOWN)
+    assert cells[2] == [UNKNOWN] * 7
+    assert (table.rows[3][0], cells[3][0]) == ("server", f"{made.server_load.cpus:.2f}")
+    assert as_json(made)["groups"][0]["network"]["sent_bytes_per_s"] == 100e6

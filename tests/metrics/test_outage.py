@@ -60,6 +60,10 @@ def test_without_enough_seconds_before_or_after_there_is_a_reason() -> None:
     assert (row.down_s, row.recovered_ms, row.recovery) == (None, None, "no commit followed")
 
 
+def test_without_an_outage_there_is_no_row() -> None:
+    assert rows(*(second_of(second, 10.0) for second in range(70)), spans=()) == ()
+
+
 def test_a_wall_clock_that_was_set_gives_no_times() -> None:
     [row] = rows(*(second_of(second, 10.0) for second in range(70)), spans=(replace(SPAN, moved_ms=-3_600_000.0),))
     assert (row.down_s, row.recovered_ms) == (None, None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 import pytest
 from msgspec.structs import replace
@@ -10,8 +11,8 @@ from msgspec.structs import replace
 from pgtop_tune.metrics.run_evidence import evidence_of
 from pgtop_tune.metrics.run_validity import RULES, doubts
 from pgtop_tune.model.absence import NOT_RECORDED, Unavailable
-from pgtop_tune.model.bench import ClientGroup, RunState
-from pgtop_tune.model.host import CpuSample, CpuTimes, MemorySample, OtherProgram
+from pgtop_tune.model.bench import ClientGroup, LoadLevel, PathProcess, PhaseSpan, RunState
+from pgtop_tune.model.host import CpuSample, CpuTimes, MemorySample
 from pgtop_tune.model.postgres import (
     Activity,
     CheckpointCounters,
@@ -19,13 +20,26 @@ from pgtop_tune.model.postgres import (
     ParameterSample,
     PostgresSample,
 )
-from pgtop_tune.model.run_result import HousekeepingStep, RunFacts, RunVerdict
+from pgtop_tune.model.run_result import Doubt, HousekeepingStep, RunFacts, RunVerdict
+from pgtop_tune.model.waits import WaitCount, WaitSample
 from tests.support.frames import EPOCH_MS, PARAMETERS, backend, host_sample, parameter
 from tests.support.machine_frames import processes
-from tests.support.run_frames import FACTS, SECONDS, TPS, evidence, found, run_frames, server
+from tests.support.run_frames import (
+    CLIENTS,
+    FACTS,
+    SECONDS,
+    TPS,
+    evidence,
+    found,
+    nothing,
+    run_frames,
+    server,
+    threads,
+)
 
 USUAL = {"CLOSED-LOOP"}
 """Of a run without a rate."""
+POOLER: Final = 6_000
 
 
 def activity(second: int, *backends: object) -> dict[str, object]:
@@ -243,16 +257,103 @@ def test_threads_that_wait_for_a_cpu_are_told_from_threads_that_never_sleep() ->
     assert "CPUs of the machine are busy" in full["CPU-CONTENTION"].reason
 
 
-def test_a_pooler_of_one_thread_without_a_pause_is_the_limit_of_a_load_that_goes_through_it() -> None:
-    def busy(percent: float) -> Callable[[int], dict[str, object]]:
-        program = OtherProgram(pid=77, name="pgbouncer", cpu_percent=percent)
-        return lambda second: {"processes": replace(processes(second, ()), others=(program,))}
+IDLE: Final = WaitSample(
+    1.0, 10,
+    (
+        WaitCount("IO", "DataFileRead", "client backend", 100, of_load=True),
+        WaitCount("Client", "between", "client backend", 900, of_load=True),
+    ),
+)  # fmt: skip
 
-    through = replace(FACTS, direct=False)
-    doubt = found(through, host=busy(99.0))["POOLER-BOUND"]
-    assert "pgbouncer (pid 77) used a CPU 99 %" in doubt.reason
-    assert "POOLER-BOUND" not in found(through, host=busy(70.0))
-    assert "POOLER-BOUND" not in found(FACTS, host=busy(99.0))
+
+def looks(sample: WaitSample) -> Callable[[int], dict[str, object]]:
+    return lambda second: {"waits": replace(sample, at_s=float(second))}
+
+
+def pooled(
+    *busy: int,
+    name: str = "pgbouncer",
+    queued_ms: tuple[int, ...] = (),
+    cpu: tuple[int, ...] = (20, 20),
+    host: Callable[[int], dict[str, object]] = nothing,
+    waits: WaitSample = IDLE,
+    run: dict[str, object] | None = None,
+) -> dict[str, Doubt]:
+    """Doubts of a load through a pooler whose threads, each of a process of its own, use so many per cent of a CPU."""
+
+    def with_poolers(second: int) -> dict[str, object]:
+        rows = (
+            replace(row, pid=POOLER + number, tid=POOLER + number)
+            for number, row in enumerate(threads(second, busy, queued_ms))
+        )
+        sample = replace(processes(second, ()), threads=threads(second, cpu), poolers=tuple(rows))
+        return {"processes": sample, **host(second)}
+
+    path = tuple(PathProcess(POOLER + number, name) for number in range(len(busy)))
+    facts = replace(FACTS, direct=False)
+    return found(facts, host=with_poolers, postgres=looks(waits), cpu=cpu, run={"path": path, **(run or {})})
+
+
+def test_a_pooler_whose_threads_never_sleep_is_the_limit_of_the_load_that_goes_through_it() -> None:
+    doubt = pooled(99)["POOLER-BOUND"]
+    assert "pgbouncer: its only working thread used a CPU 99 %" in doubt.reason
+    assert doubt.reason.endswith("the pooler is the limit, not the server")
+    assert "so_reuseport" in doubt.advice
+    assert "POOLER-BOUND" not in pooled(70)
+    assert "POOLER-BOUND" not in pooled(40, queued_ms=(550,)), "another program has its CPU"
+    assert "POOLER-BOUND" not in found(replace(FACTS, direct=False))
+    three = pooled(99, 95, 40, 1, name="haproxy")["POOLER-BOUND"]
+    assert "haproxy: 2 of 3 working threads used a CPU 99 %" in three.reason
+    assert "nbthread" in three.advice
+    assert "POOLER-BOUND" not in pooled(70, 70, 70, name="haproxy")
+
+
+def test_a_pooler_without_time_beside_others_that_have_none_is_not_blamed_alone() -> None:
+    at_work = WaitSample(
+        1.0, 10,
+        (
+            WaitCount("IO", "DataFileRead", "client backend", 900, of_load=True),
+            WaitCount("Client", "between", "client backend", 100, of_load=True),
+        ),
+    )  # fmt: skip
+    server = pooled(99, waits=at_work)["POOLER-BOUND"]
+    assert "it is not the only limit: the server's sessions waited for it in only 10 % of the samples" in server.reason
+    full = pooled(99, host=full_machine)["POOLER-BOUND"]
+    assert "all CPUs of the server's machine are busy" in full.reason
+    both = pooled(99, cpu=(99, 3))
+    assert "a pgbench thread never slept either" in both["POOLER-BOUND"].reason
+    assert "CLIENT-BOUND" in both
+
+
+def test_sessions_that_wait_for_a_pooler_without_time_do_not_make_a_far_pgbench_the_limit() -> None:
+    assert "CLIENT-BOUND" in pooled(20, run={"machine": "ssh://load"})
+    limited = pooled(99, run={"machine": "ssh://load"})
+    assert "POOLER-BOUND" in limited
+    assert "CLIENT-BOUND" not in limited
+
+
+def test_a_rate_that_one_phase_missed_is_said_of_that_phase() -> None:
+    def span(number: int, rate: float, since: int, until: int) -> PhaseSpan:
+        level = LoadLevel(CLIENTS, rate)
+        return PhaseSpan(f"{number}: hold {rate:g}", level, EPOCH_MS + 1000 * since, EPOCH_MS + 1000 * until)
+
+    spans = (span(1, float(TPS), 0, 30), span(2, 2.0 * TPS, 30, 50), span(3, float(TPS), 50, SECONDS))
+    run = {"spans": spans, "rate_per_s": float(TPS), "paused": False}
+    growing = found(run=run, lines=lambda second: {"lag_ms": 500.0 * (second - 30) if 30 < second <= 50 else 0.5})
+    missed = growing["RATE-MISSED"]
+    assert missed.reason.startswith("in phase 2: hold 2000, 1000.0 of 2000 transactions per second were reached")
+    assert dict(missed.numbers)["lag_ms"] == 10_000.0
+    assert "OVERLOADED" not in growing, "the latency does not rise"
+    late = found(
+        run=run, lines=lambda second: {"lag_ms": 20.0, "skipped": TPS} if 30 < second <= 50 else {"lag_ms": 0.5}
+    )
+    assert dict(late["OVERLOADED"].numbers)["onset_s"] == pytest.approx(30.0, abs=3.0)
+    kept = {"spans": tuple(replace(each, level=LoadLevel(CLIENTS, float(TPS))) for each in spans)}
+    assert not {"RATE-MISSED", "OVERLOADED"} & set(found(run={**run, **kept}, lines={"lag_ms": 0.5}))
+    cut_short = found(run=run | kept, lines={"lag_ms": 0.5}, tps=lambda second: TPS if second < SECONDS else 0.1 * TPS)
+    assert "RATE-MISSED" not in cut_short, "the run ended within its last second"
+    left_out = found(run=run, lines=lambda second: {"lag_ms": 0.5, "left_out": 30 < second <= 50})
+    assert "RATE-MISSED" not in left_out
 
 
 def test_a_run_that_we_ended_says_for_what_and_an_overload_that_went_on_is_told_too() -> None:

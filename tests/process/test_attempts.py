@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -32,7 +33,8 @@ def started(tmp_path: Path, status: int, *options: str) -> subprocess.Popen[str]
     return subprocess.Popen(
         [sys.executable, "-I", "-S", attempts.__file__, "--every", "0.05", "--log", str(log), *options, "--",
          str(program), str(log), str(up)],
-        stderr=subprocess.PIPE, text=True, start_new_session=True, env={"STATUS": str(status)},
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        env={"STATUS": str(status)},
     )  # fmt: skip
 
 
@@ -40,10 +42,11 @@ def started(tmp_path: Path, status: int, *options: str) -> subprocess.Popen[str]
 def test_attempts_go_on_until_one_stays(tmp_path: Path, status: int) -> None:
     process = started(tmp_path, status, "--number", "attempt")
     assert process.stderr is not None
-    lines = [process.stderr.readline() for _ in range(3)]
-    assert lines == [f"-D attempt={number}\n" for number in (1, 2, 3)]
+    lines = [process.stderr.readline() for _ in range(5)]
+    again = f"{attempts.AGAIN}\n"
+    assert lines == ["-D attempt=1\n", again, "-D attempt=2\n", again, "-D attempt=3\n"]
     (tmp_path / "up").touch()
-    stays = next(line.split() for line in process.stderr if line.startswith("attempts: "))
+    stays = next(line.split() for line in process.stderr if line.startswith(attempts.OF_ATTEMPTS) and line != again)
     number, pid, longest_s = int(stays[1]), int(stays[2]), float(stays[3])
     assert number >= 3
     assert 0.05 <= longest_s < 60.0
@@ -51,6 +54,19 @@ def test_attempts_go_on_until_one_stays(tmp_path: Path, status: int) -> None:
     process.kill()
     assert eventually(lambda: not Path(f"/proc/{pid}").exists())
     process.communicate()
+
+
+def test_a_loop_that_waits_begins_at_the_signal(tmp_path: Path) -> None:
+    (tmp_path / "up").touch()
+    process = started(tmp_path, 1, "--wait", "USR1")
+    assert process.stderr is not None
+    assert process.stderr.readline() == f"{attempts.READY}\n"
+    assert not list(tmp_path.glob("log.*"))
+    process.send_signal(signal.SIGUSR1)
+    assert eventually(lambda: list(tmp_path.glob("log.*")))
+    os.killpg(process.pid, signal.SIGALRM)
+    process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGALRM
 
 
 def test_the_end_is_the_status_of_the_program_or_of_the_last_attempt(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -12,11 +12,12 @@ from pgtop_tune.cluster.throwaway import Throwaway, configuration_lines
 
 
 @contextmanager
-def by_pg_ctl(made: Throwaway, **settings: str) -> Iterator[Throwaway]:
+def by_pg_ctl(made: Throwaway, *, within: Sequence[str] = (), **settings: str) -> Iterator[Throwaway]:
     """A throwaway whose server is ended and started again by pg_ctl; it is stopped in the end.
 
     Args:
         made: Its directories are used; `make_server` removes them.
+        within: Words before its command, which root runs.
         settings: More lines of its configuration.
     """
     made._end("fast")
@@ -24,19 +25,20 @@ def by_pg_ctl(made: Throwaway, **settings: str) -> Iterator[Throwaway]:
         file.write(
             configuration_lines({"unix_socket_directories": str(made.socket_dir), "listen_addresses": "", **settings})
         )
-    run_pg_ctl(made, "start", "-w", "-l", str(Path(str(made.socket_dir)) / "own.log"))
+    run_pg_ctl(made, "start", "-w", "-l", str(Path(str(made.socket_dir)) / "own.log"), within=within)
     try:
         yield made
     finally:
         run_pg_ctl(made, "stop", "-m", "immediate", check=False)
 
 
-def run_pg_ctl(server: Throwaway, *words: str, check: bool = True) -> None:
+def run_pg_ctl(server: Throwaway, *words: str, check: bool = True, within: Sequence[str] = ()) -> None:
     """pg_ctl with this server's directory, as its user."""
     owner = Path(str(server.data_dir)).stat()
-    become = owner.st_uid != os.geteuid()
+    become = owner.st_uid != os.geteuid() and not within
+    own = ("setpriv", f"--reuid={owner.st_uid}", f"--regid={owner.st_gid}", "--clear-groups") if within else ()
     subprocess.run(
-        [str(server._programs.program("pg_ctl")), *words, "-D", str(server.data_dir)],
+        [*within, *own, str(server._programs.program("pg_ctl")), *words, "-D", str(server.data_dir)],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

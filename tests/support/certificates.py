@@ -24,18 +24,28 @@ class Authority:
             "-keyout", str(self._key), "-out", str(self.root),
         )  # fmt: skip
 
-    def signed(self, name: str, *, alternatives: str = "") -> tuple[Path, Path]:
+    def signed(self, name: str, *, alternatives: str = "", bits: int = 2048) -> tuple[Path, Path]:
         """A certificate and its key.
 
         Args:
             name: The common name; also that of the files.
             alternatives: subjectAltName, as "DNS:db.internal".
+            bits: Of the key.
         """
         certificate, key = self._directory / f"{name}.crt", self._directory / f"{name}.key"
         request, extensions = self._directory / f"{name}.csr", self._directory / f"{name}.ext"
         extensions.write_text(f"subjectAltName={alternatives}\n" if alternatives else "")
         _openssl(
-            "req", "-newkey", "rsa:2048", "-nodes", "-subj", f"/CN={name}", "-keyout", str(key), "-out", str(request)
+            "req",
+            "-newkey",
+            f"rsa:{bits}",
+            "-nodes",
+            "-subj",
+            f"/CN={name}",
+            "-keyout",
+            str(key),
+            "-out",
+            str(request),
         )
         _openssl(
             "x509", "-req", "-in", str(request), "-CA", str(self.root), "-CAkey", str(self._key), "-CAcreateserial",

@@ -128,6 +128,7 @@ class PgBouncer(_Running):
         password: Of that user; "" lets everybody in.
         databases: Lines of the [databases] section in place of one for every name.
         nofile: Files it may have open; None for what it inherits.
+        port: One that several share; None for one of its own.
         settings: Of the [pgbouncer] section.
     """
 
@@ -139,9 +140,10 @@ class PgBouncer(_Running):
         password: str = "",
         databases: Sequence[str] = (),
         nofile: int | None = None,
+        port: socket.socket | None = None,
         **settings: object,
     ) -> None:
-        found, port = program("pgbouncer"), reserved_port()
+        found, own_port = program("pgbouncer"), port or reserved_port()
         place = f"host={server.socket_dir} port={server.port} user={server.user}"
         self.user = user
 
@@ -152,7 +154,7 @@ class PgBouncer(_Running):
             return [*limited, found, str(ini)]
 
         values: dict[str, object] = {
-            "listen_addr": LOOPBACK, "listen_port": number_of(port), "unix_socket_dir": "", "pidfile": "",
+            "listen_addr": LOOPBACK, "listen_port": number_of(own_port), "unix_socket_dir": "", "pidfile": "",
             "auth_type": "md5" if password else "any", "auth_file": "DIRECTORY/users" if password else "",
             "pool_mode": "transaction", "default_pool_size": 5, "max_client_conn": 200, "stats_users": user,
             "ignore_startup_parameters": "extra_float_digits", **settings,
@@ -161,7 +163,7 @@ class PgBouncer(_Running):
         ini = "\n".join(
             ["[databases]", *lines, "[pgbouncer]", *(f"{key} = {value}" for key, value in values.items()), ""]
         )
-        super().__init__({"ini": ini, "users": f'"{user}" "{password}"\n'}, command, port)
+        super().__init__({"ini": ini, "users": f'"{user}" "{password}"\n'}, command, own_port)
 
     def console(self, password: str = "") -> str:
         """URI of the console."""
@@ -183,11 +185,11 @@ class HaProxy(_Running):
     It listens at a port of loopback and at the Unix socket of that port in `directory`.
     """
 
-    def __init__(self, behind: int | str) -> None:
+    def __init__(self, behind: int | str, *, threads: int = 1) -> None:
         found, port = program("haproxy"), reserved_port()
         address = behind if isinstance(behind, str) else f"{LOOPBACK}:{behind}"
         configuration = (
-            "global\n  maxconn 500\n"
+            f"global\n  maxconn 500\n  nbthread {threads}\n"
             "defaults\n  mode tcp\n  timeout connect 10s\n  timeout client 10m\n  timeout server 10m\n"
             f"listen pooled\n  bind {LOOPBACK}:{number_of(port)}\n  bind unix@DIRECTORY/.s.PGSQL.{number_of(port)}\n"
             f"  server one {address}\n"

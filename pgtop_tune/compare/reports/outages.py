@@ -48,7 +48,8 @@ def _moment(at_ms: float | None) -> str:
 
 def outage_lines(result: OutageResult) -> list[str]:
     """Return the rest in sentences: reasons, changes of the server, missing commits."""
-    lines = [] if result.outages else ["no outage: no client was lost"]
+    without = "no client was lost" if result.waiting_clients else "no outage: no client was lost"
+    lines = [] if result.outages else [without]
     for number, row in enumerate(result.outages, 1):
         span = row.span
         wait = f", at most {span.longest_wait_s:.2f} s apart" if span.longest_wait_s else ""

@@ -25,6 +25,7 @@ from pgtop_tune.metrics.load import P99, Quantile
 from pgtop_tune.metrics.run_validity import short_words
 from pgtop_tune.model.bench import ClientGroup
 from pgtop_tune.model.events import Event, EventKind
+from pgtop_tune.model.host import NetworkLoad
 from pgtop_tune.model.run_result import LevelResult, RunResult, RunVerdict
 
 # Figures and effects as texts.
@@ -656,7 +657,22 @@ def seam_words(result: RunResult) -> str:
     return f"seams: {len(seams)}; levels leave out {left_out_s} s of changes and pauses{connected}"
 
 
-_GENERATOR_HEADS: Final = ("machine", "clients", "transactions", "latency ms", "lag ms", "CPUs", "clock ahead ms", "±")
+_GENERATOR_HEADS: Final = (
+    "machine",
+    "clients",
+    "transactions",
+    "latency ms",
+    "lag ms",
+    "CPUs",
+    "interface",
+    "in",
+    "out",
+    "packets in /s",
+    "packets out /s",
+    "% of link",
+    "clock ahead ms",
+    "±",
+)
 
 
 def has_generators(result: RunResult) -> bool:
@@ -665,17 +681,31 @@ def has_generators(result: RunResult) -> bool:
 
 
 def generator_table(result: RunResult) -> Table:
-    """Return a row for each pgbench of a load from several machines."""
-    rows = tuple(map(_generator_cells, result.groups))
+    """Return a row for each pgbench of a load from several machines, and below them the server's machine."""
+    load = result.server_load
+    server = ("server", *(UNKNOWN,) * 4, *_machine_cells(load.cpus, load.network), *(UNKNOWN,) * 2)
+    rows = (*map(_generator_cells, result.groups), server)
     return Table(_GENERATOR_HEADS, rows, frozenset(range(1, len(_GENERATOR_HEADS))))
 
 
 def _generator_cells(group: ClientGroup) -> tuple[str, ...]:
     count = UNKNOWN if group.processed is None else str(group.processed)
     times = [units.ms(value) for value in (group.latency_ms, group.lag_ms)]
-    figures = (group.cpus, group.clock_ahead_ms, group.clock_uncertain_ms)
-    texts = [UNKNOWN if value is None else f"{value:.2f}" for value in figures]
-    return (one_line(group.machine, 40), str(group.clients), count, *times, *texts)
+    load, clock = _machine_cells(group.cpus, group.network), (group.clock_ahead_ms, group.clock_uncertain_ms)
+    return (one_line(group.machine, 40), str(group.clients), count, *times, *load, *map(_hundredths, clock))
+
+
+def _machine_cells(cpus: float | None, network: NetworkLoad | None) -> tuple[str, ...]:
+    if network is None:
+        return (_hundredths(cpus), *(UNKNOWN,) * 6)
+    traffic = map(units.byte_rate, (network.received_bytes_per_s, network.sent_bytes_per_s))
+    packets = (f"{rate:.0f}" for rate in (network.received_packets_per_s, network.sent_packets_per_s))
+    busy = UNKNOWN if network.busy_percent is None else units.percent(network.busy_percent)
+    return (_hundredths(cpus), one_line(network.interface, 16), *traffic, *packets, busy)
+
+
+def _hundredths(value: float | None) -> str:
+    return UNKNOWN if value is None else f"{value:.2f}"
 
 
 def _side_by_side(results: Sequence[RunResult]) -> Table:

@@ -88,12 +88,15 @@ def kept_search(identity: str) -> tuple[Path, KeptSearch]:
         UsageProblem: There is none, or its journal is damaged.
         JournalProblem: It cannot be read.
     """
-    searches = [path for path in experiments() if first(path).get("kind") == KIND]
-    directory = next((path for path in searches[::-1] if identity in (path.name, "last")), None)
+    every = experiments()
+    searches = [path for path in every if first(path).get("kind") == KIND]
+    # One that is named is read even where it cannot be: the reason is told.
+    unreadable = [path for path in every if path.name == identity and not first(path)]
+    directory = next((path for path in [*unreadable, *searches[::-1]] if identity in (path.name, "last")), None)
     if directory is None:
         known_ids = ", ".join(path.name for path in searches[-3:])
         raise UsageProblem(f"there is no search {identity}", f"known searches: {known_ids}" if known_ids else _STATUS)
-    lines = read_entries(directory)
+    lines = read_entries(directory) or ({},)
     kept: dict[str, Any] = {
         "id": directory.name,
         "subject": lines[0].get("subject"),

@@ -23,7 +23,7 @@ from pgtop_tune.metrics.load import running
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import BenchProgress, LatencySecond, LoadSpec, RunState
 from pgtop_tune.model.frame import Frame
-from pgtop_tune.model.run_result import RunResult
+from pgtop_tune.model.run_result import RunResult, RunVerdict
 from pgtop_tune.runtime.ports import Step
 from pgtop_tune.runtime.run_frames import FrameKeeper
 from pgtop_tune.runtime.session import Session
@@ -35,6 +35,7 @@ SHORTEST_S: Final = 60
 """Seconds of a run that confirms, where no checkpoint asks for more."""
 _BUSY: Final = 0.8
 _OF_LATENCY: Final = 0.3
+_OF_TOO_HIGH_A_RATE: Final = frozenset({"OVERLOADED", "RATE-MISSED", "NOT-STEADY"})
 _SLEEPS: Final = re.compile(r"^\s*\\sleep\b", re.MULTILINE | re.IGNORECASE)
 _WRITES: Final = re.compile(r"\b(?:insert|update|delete|merge|copy|truncate)\b", re.IGNORECASE)
 
@@ -241,6 +242,7 @@ class RateRuns:
             limits_ms=tuple(limit.latency_ms(seconds, scripts) for limit in self._limits),
             lag_ms=None if generator is None else generator.lag_ms,
             bottleneck=self.bottlenecks.take(),
+            doubts=_doubts(result, step.kind),
         )
 
     async def _measure(self, spec: LoadSpec, guard: RunGuard) -> RunResult:
@@ -251,6 +253,15 @@ class RateRuns:
             raise LoadProblem(message or "pgbench failed", hint)
         self._take_record(result)
         return result
+
+
+def _doubts(result: RunResult, kind: StepKind) -> tuple[tuple[str, str], ...]:
+    """Return the doubts about a run that confirms; a rate that is too high has some of them by its nature."""
+    natural = {StepKind.LOWER: frozenset[str](), StepKind.UPPER: _OF_TOO_HIGH_A_RATE}.get(kind)
+    if natural is None:
+        return ()
+    grave = [doubt for doubt in result.doubts if doubt.verdict is not RunVerdict.NOTE]
+    return tuple((doubt.id, doubt.reason) for doubt in grave if doubt.id not in natural)
 
 
 def all_at_work(lines: Sequence[BenchProgress], clients: int) -> bool:

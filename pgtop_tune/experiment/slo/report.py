@@ -73,6 +73,7 @@ def result_sentences(
         lines.append(f"doubt: {end.reason}")
     if end.low and end.high and end.high / end.low > _WIDE:
         lines.append(f"doubt: {_why_wide(search, limits)}")
+    lines += _doubt_lines(search)
     lines += _latency_lines(search, end)
     if wanting := [outcome for outcome in search.outcomes if outcome.all_at_work]:
         lines += _clients_line(search, wanting[-1])
@@ -81,6 +82,18 @@ def result_sentences(
     if limit := _generator_limit(search):
         lines.append(limit)
     return (*lines, _LAG_COUNTS)
+
+
+def _doubt_lines(search: RateSearch) -> list[str]:
+    """Return each doubt about runs that confirm once, the most frequent first."""
+    confirming = [outcome for outcome in search.outcomes if outcome.step.kind in (StepKind.LOWER, StepKind.UPPER)]
+    reasons: dict[str, list[str]] = {}
+    for doubt_id, reason in (doubt for outcome in confirming for doubt in outcome.doubts):
+        reasons.setdefault(doubt_id, []).append(reason)
+    return [
+        f"doubt: {doubt_id} in {len(same)} of {len(confirming)} runs that confirm: {same[0]}"
+        for doubt_id, same in sorted(reasons.items(), key=lambda item: -len(item[1]))
+    ]
 
 
 def _clients_line(search: RateSearch, wanting: StepOutcome) -> list[str]:

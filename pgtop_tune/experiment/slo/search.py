@@ -112,6 +112,7 @@ class StepOutcome(Struct, frozen=True, kw_only=True):
         limits_ms: The latency that each limit is about; None for "failed", and with too few transactions.
         lag_ms: Mean lag behind the schedule, a part of the latencies.
         bottleneck: The first finding of the diagnosis for most of the run; "" without one. May hold foreign text.
+        doubts: (id, reason) of each doubt about a run that confirms. May hold foreign text.
     """
 
     step: SearchStep
@@ -126,6 +127,7 @@ class StepOutcome(Struct, frozen=True, kw_only=True):
     limits_ms: tuple[float | None, ...] = ()
     lag_ms: float | None = None
     bottleneck: str = ""
+    doubts: tuple[tuple[str, str], ...] = ()
 
     @property
     def certain(self) -> Standing:

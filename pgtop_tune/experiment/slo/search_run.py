@@ -84,10 +84,11 @@ def search_cell(
         [target], [profile], replace(spec, rate_per_s=None, duration_s=_CLOSED_S), None,
         clients=clients, protocol=protocol, allow_shell=allow_shell,
     )  # fmt: skip
-    names = {script.name for script in cell.scripts}
+    names = [script.name for script in cell.scripts]
     for limit in limits:
-        if limit.script and limit.script not in names:
-            raise UsageProblem(f"there is no script {limit.script}", f"the load has {', '.join(sorted(names))}")
+        if limit.script and names.count(limit.script) != 1:
+            problem = "several scripts are named" if limit.script in names else "there is no script"
+            raise UsageProblem(f"{problem} {limit.script}", f"the load has {', '.join(sorted(names))}")
     return cell
 
 

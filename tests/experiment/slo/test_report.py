@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from pgtop_tune.experiment.slo.kept_search import SearchSubject
 from pgtop_tune.experiment.slo.objective import Judged, Standing, parse_objective
-from pgtop_tune.experiment.slo.report import chart_lines, rate_curve
+from pgtop_tune.experiment.slo.report import chart_lines, rate_curve, result_sentences
 from pgtop_tune.experiment.slo.search import (
     RateEnding,
     RateSearch,
@@ -63,3 +64,20 @@ def test_bars_have_the_limit_on_them_and_the_interval_beside_them() -> None:
     assert low.endswith("holds  <- holds")
     assert high.endswith("breaks  <- breaks")
     assert chart_lines(rate_curve(search(replace(outcome(100.0, 1.0), limits_ms=())), LIMITS, END), "#") == []
+
+
+def test_doubts_about_runs_that_confirm_stand_below_the_result_once_with_their_number() -> None:
+    busy, shared = ("CPU-CONTENTION", "a thread waited"), ("AUTOVACUUM", "a worker ran")
+    runs = [
+        replace(outcome(rate, p95_ms, kind), doubts=doubts)
+        for rate, p95_ms, kind, doubts in (
+            (400.0, 12.0, StepKind.LOWER, (busy, shared)), (400.0, 12.0, StepKind.LOWER, (busy,)),
+            (440.0, 90.0, StepKind.UPPER, ()),
+        )
+    ]  # fmt: skip
+    subject = SearchSubject(server="1", objective="p95 < 20ms", load="read.sql", confirm_s=60)
+    lines = result_sentences(search(*runs), END, subject, LIMITS)
+    assert [line for line in lines if line.startswith("doubt")] == [
+        "doubt: CPU-CONTENTION in 2 of 3 runs that confirm: a thread waited",
+        "doubt: AUTOVACUUM in 1 of 3 runs that confirm: a worker ran",
+    ]

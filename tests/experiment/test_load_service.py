@@ -16,6 +16,7 @@ from pgtop_tune.cli.options import LiveOptions
 from pgtop_tune.cli.wiring import LiveParts
 from pgtop_tune.experiment.load_run import shows_connections
 from pgtop_tune.experiment.load_service import LoadService, _changed
+from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.bench import ABORTED, OVERLOADED, LoadLevel, LoadSpec, RunState, ScriptChoice
 from pgtop_tune.postgres.server.conninfo import resolve
 from pgtop_tune.runtime.engine import Engine
@@ -27,6 +28,7 @@ from pgtop_tune.runtime.load_control import (
     MakingPlan,
     SearchWish,
 )
+from pgtop_tune.runtime.ports import Step
 from pgtop_tune.runtime.run_frames import FrameKeeper
 
 DEADLINE_S = 90.0
@@ -118,6 +120,8 @@ async def test_a_search_of_the_screen_is_stopped_and_continued_and_keeps_its_loa
         with pytest.raises(UsageProblem, match="there is no search last"):
             await service.look_at_search(queue, replace(wish, resume="last"))
         assert (await service.look_at_search(queue, wish)).startswith("expected time: ")
+        unseen = replace(service._keeper.frames[-1], postgres=Unavailable(Reason.NO_ANSWER))
+        service._keeper.accept(Step((unseen,)))
         await service.start_search(queue, wish)
         with pytest.raises(LoadProblem, match="a search for the highest rate is running already"):
             await service.start(queue)

@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pgtop_tune.base.errors import LoadProblem, UsageProblem
-from pgtop_tune.base.paths import content_of, private, replacing, state_dir
+from pgtop_tune.base.paths import NotOurs, check_own_directory, content_of, private, replacing, state_dir
 from pgtop_tune.bench.locate import builtin_text, find_pgbench
 from pgtop_tune.bench.profiles import BUILTIN_SCRIPTS, LONGEST_BYTES, parse_choice, read_script
 from pgtop_tune.cli.options import LoadWords, typed_options
@@ -182,9 +182,14 @@ def kept_scripts(scripts: Sequence[ScriptChoice]) -> tuple[ScriptChoice, ...]:
     for choice in scripts:
         script = read_script(Path(choice.file))
         try:
-            file = private(state_dir() / "scripts" / script.sha256[:16]) / script.file.name
+            directory = private(state_dir() / "scripts" / script.sha256[:16])
+            for kept_in in (directory.parent, directory):
+                check_own_directory(kept_in)
+            file = directory / script.file.name
             with replacing(file) as copy:
                 copy.write(content_of(script.file, LONGEST_BYTES))
+        except NotOurs as problem:
+            raise LoadProblem(f"the script {choice.file} cannot be kept: {problem}", problem.hint) from None
         except OSError as problem:
             raise LoadProblem(
                 f"the script {choice.file} cannot be kept: {problem.strerror}", "free some space, or pass --profile"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import typer
 from msgspec import Struct
 from typer.testing import CliRunner
 
-from pgtop_tune.base.errors import UsageProblem
+from pgtop_tune.base.errors import LoadProblem, UsageProblem
 from pgtop_tune.cli.commands.ab import AbRequest
 from pgtop_tune.cli.commands.bench import RunRequest
 from pgtop_tune.cli.commands.experiment import NoiseRequest
@@ -17,6 +18,7 @@ from pgtop_tune.cli.commands.tune import TuneRequest
 from pgtop_tune.cli.options import LoadWords, register, typed_options
 from pgtop_tune.cli.typed_load import TypedLoad, kept_scripts, typed_load
 from pgtop_tune.model.bench import LoadSpec, ScriptChoice
+from tests.support.accounts import require_root
 
 COMMANDS = pytest.mark.parametrize("command", [RunRequest, AbRequest, TuneRequest, NoiseRequest])
 WORDS = [
@@ -101,3 +103,18 @@ def test_scripts_of_a_search_are_kept_as_they_were(tmp_path: Path, monkeypatch: 
     [kept] = kept_scripts([ScriptChoice(str(script), 2)])
     script.write_text("SELECT 2;\n")
     assert (Path(kept.file).name, Path(kept.file).read_text(), kept.weight) == ("x.sql", "SELECT 1;\n", 2)
+
+
+@pytest.mark.root
+def test_scripts_are_not_kept_where_another_account_could_replace_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    script = tmp_path / "x.sql"
+    script.write_text("SELECT 1;\n")
+    [kept] = kept_scripts([ScriptChoice(str(script))])
+    # One that our own account left open is closed by us: only the owner makes the difference.
+    require_root()
+    os.chown(Path(kept.file).parents[1], 65534, -1)
+    with pytest.raises(LoadProblem, match="belongs to"):
+        kept_scripts([ScriptChoice(str(script))])

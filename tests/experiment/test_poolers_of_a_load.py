@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -26,9 +25,7 @@ from tests.support.certificates import Authority
 from tests.support.poolers import HaProxy, PgBouncer, number_of, reserved_port
 from tests.support.servers import conninfo
 
-_TRIES = 4
-_FULL = 0.92
-"""Of a CPU; the kernel leaves 5 % of it to others."""
+_TRIES, _FULL, _RAN = 6, 0.97, 1.2
 LOAD = LoadSpec("select-only", clients=6, threads=1, duration_s=5, protocol="simple")
 
 
@@ -82,13 +79,13 @@ def keys(tmp_path: Path) -> Iterator[tuple[Path, Path]]:
         shutil.rmtree(directory)
 
 
-def ran_s(pid: int) -> float:
-    """CPU time of a process of one thread, as the scheduler counts it."""
-    return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
+def times_s(pid: int) -> tuple[float, float]:
+    """CPU time of a process of one thread, and its wait for a CPU, as the scheduler counts them."""
+    ran, waited, *_ = (int(word) / 1e9 for word in Path(f"/proc/{pid}/schedstat").read_text().split())
+    return ran, waited
 
 
 @pytest.mark.long
-@pytest.mark.root
 async def test_a_pgbouncer_that_has_no_time_left_is_named(server: Throwaway, keys: tuple[Path, Path]) -> None:
     try:
         find_pgbench(over_tls=True)
@@ -97,15 +94,15 @@ async def test_a_pgbouncer_that_has_no_time_left_is_named(server: Throwaway, key
     settings = {"client_tls_sslmode": "require", "client_tls_cert_file": keys[0], "client_tls_key_file": keys[1]}
     load = replace(LOAD, clients=48, threads=48, connect_per_transaction=True)
     with PgBouncer(server, **settings) as bouncer:
-        # Before all others: tests beside this one do not take its CPU. But they may keep pgbench from giving it work.
-        subprocess.run(["chrt", "--rr", "-p", "1", str(bouncer.pid)], check=True)
         async with bench_on(conninfo(server)) as bench:
             target = through(bench, bouncer.port)
             target = replace(target, endpoint=replace(target.endpoint, env={"PGSSLMODE": "require"}))
             for _ in range(_TRIES):
-                before_s = ran_s(bouncer.pid)
+                before = times_s(bouncer.pid)
                 result = await bench.measure(load, target=target)
-                if ran_s(bouncer.pid) - before_s > _FULL * (load.duration_s or 0):
+                ran, waited = (now - then for now, then in zip(times_s(bouncer.pid), before, strict=True))
+                # Other tests may take its CPU, or keep pgbench from giving it work.
+                if ran + waited > _FULL * (load.duration_s or 0) and ran > _RAN * waited:
                     break
             else:
                 pytest.skip("this machine is too busy to fill a pooler")

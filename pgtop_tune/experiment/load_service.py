@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pgtop_tune.base import units
-from pgtop_tune.base.errors import LoadProblem, PgtopError, ServerProblem
+from pgtop_tune.base.errors import ConnectionProblem, LoadProblem, PgtopError, ServerProblem
 from pgtop_tune.base.units import count, size
 from pgtop_tune.bench.datasets.bus import BusPlan, parse_size
 from pgtop_tune.bench.datasets.bus_make import make_bus
@@ -35,7 +35,7 @@ from pgtop_tune.bench.locate import find_pgbench
 from pgtop_tune.bench.ports import LoadEndpoint, SqlSession
 from pgtop_tune.bench.profiles import Profile, load_profiles
 from pgtop_tune.bench.runner import PgbenchRunner
-from pgtop_tune.experiment.load_run import BeforeEachRun, LoadRun, RunCell, connection_room
+from pgtop_tune.experiment.load_run import BeforeEachRun, LoadRun, RunCell, connection_room, shows_connections
 from pgtop_tune.experiment.path import LoadTarget
 from pgtop_tune.experiment.run_guard import RunGuard, abort_conditions
 from pgtop_tune.experiment.series import Series, Steps, cells, curves, parse_steps
@@ -299,6 +299,7 @@ def _changed(level: LoadLevel, change: LoadChange, unpaused: LoadLevel) -> LoadL
 _RECORD_S: Final = 3.0
 """The longest wait for the record of a stopped run, which takes a frame."""
 _SEARCH: Final = "search"
+_ANSWER_S: Final = 20.0
 _BUSY: Final = {
     "run": "a load is running",
     "steps": "steps of a load are running",
@@ -388,10 +389,7 @@ class LoadService:
 
     async def look_at_search(self, spec: LoadSpec, wish: SearchWish) -> str:
         """See `LoadControl.look_at_search`."""
-        search = await self._search(spec, wish)
-        if wish.resume:
-            await asyncio.to_thread(search.resume)
-        return search.time_words
+        return (await self._search(spec, wish)).time_words
 
     async def start_search(self, spec: LoadSpec, wish: SearchWish) -> None:
         """See `LoadControl.start_search`."""
@@ -405,10 +403,16 @@ class LoadService:
         cell = await asyncio.to_thread(
             lambda: search_cell(target, profile, spec, wish, clients=spec.clients, protocol=spec.protocol)
         )
-        return SearchRun(
+        # A busy machine misses a look now and then, and the search is of the server that it has seen.
+        if not await self._keeper.until(shows_connections, _ANSWER_S):
+            raise ConnectionProblem("the server does not answer", "wait until it does, and start again")
+        search = SearchRun(
             self._run, self._keeper, cell, wish, BeforeEachRun(USUAL),
             tell=self._tell, take_record=self._keep, take_state=self._take_search,
         )  # fmt: skip
+        if wish.resume:
+            await asyncio.to_thread(search.resume)
+        return search
 
     def _take_search(self, search: LoadSearch) -> None:
         assert self._state.series is not None

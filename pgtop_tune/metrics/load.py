@@ -196,14 +196,19 @@ def failure_of(frame: Frame | None) -> BenchRun | None:
     return run if run is not None and run.state is RunState.FAILED else None
 
 
-def failed_s(interval: Interval) -> float | None:
-    """Return the seconds since a load of ours failed; None without one, and from a minute after the failure on."""
+def broken_off_s(interval: Interval) -> float | None:
+    """Return the seconds since a load of ours failed or was ended early; None without one, and after a minute."""
     now_s = since_s = interval.newest.elapsed_s
     for frame in reversed(interval.frames):
-        if failure_of(frame) is None or now_s - since_s > _NEWS_S:
+        if not _broken_off(frame) or now_s - since_s > _NEWS_S:
             break
         since_s = frame.elapsed_s
-    return None if failure_of(interval.newest) is None or now_s - since_s > _NEWS_S else now_s - since_s
+    return None if not _broken_off(interval.newest) or now_s - since_s > _NEWS_S else now_s - since_s
+
+
+def _broken_off(frame: Frame) -> bool:
+    run = run_of(frame)
+    return run is not None and (run.state is RunState.FAILED or bool(run.ended_for))
 
 
 class ProgressMetric(Struct, frozen=True):

@@ -478,11 +478,21 @@ def not_durable(evidence: RunEvidence) -> Doubt | None:
     )
 
 
+_DIRECTORY: Final = "data_directory"
+
+
 def parameter_changed(evidence: RunEvidence) -> Doubt | None:
     """Judge whether a parameter changed during the run."""
     began_s = min(evidence.inside[0].elapsed_s + _LATE_LOOK_S, _reloaded_s(evidence))
     looks = pairwise(evidence.readings(sections.parameters))
-    changes = [change for before, now in looks if now.at_s >= began_s for change in changed_values(before, now)]
+    between_looks = [changed_values(before, now) for before, now in looks if now.at_s >= began_s]
+    # Another directory is another server, to which the load has followed a promotion.
+    changes = [
+        change
+        for differences in between_looks
+        if not any(old.name == _DIRECTORY for old, _ in differences)
+        for change in differences
+    ]
     if not changes:
         return None
     changed = [

@@ -153,8 +153,8 @@ MOVING: Final = "moving through time"
 _WINDOWS: Final = "comparing two windows"
 
 ACTIONS: Final[tuple[Action, ...]] = (
-    Action("load", ("b",), "app.load", "start or stop a load (pgbench)", _TUNING, "load", (Need.LOAD,),
-        FooterPart.DEED),
+    Action("load", ("b",), "app.load", "start or stop a load (pgbench), its steps, or a search for its highest rate",
+        _TUNING, "load", (Need.LOAD,), FooterPart.DEED),
     Action("more-clients", ("L",), "app.change_load('more clients')", "more clients in the running load, by a quarter",
         _TUNING, "", (Need.LOAD,), FooterPart.MORE, loading="clients"),
     Action("fewer-clients", ("l",), "app.change_load('fewer clients')",

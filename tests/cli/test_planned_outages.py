@@ -16,7 +16,7 @@ import pytest
 from pgtop_tune.cluster.crash import postmaster_at
 from pgtop_tune.cluster.throwaway import Throwaway
 from tests.cli.runs import PROGRAM, ROOT, Ran, environment, run
-from tests.support.by_pg_ctl import by_pg_ctl
+from tests.support.by_pg_ctl import by_pg_ctl, run_pg_ctl
 from tests.support.processes import eventually
 from tests.support.quick_server import quick_server
 from tests.support.servers import Servers, conninfo
@@ -144,6 +144,10 @@ def test_a_server_of_the_user_is_up_though_the_program_ends_in_the_outage(
     assert ended == (number == signal.SIGINT)
     # The program was killed before or after it killed the server: it runs either way.
     assert number == signal.SIGKILL or pid_of(managed) != pid
+    if not ended:
+        # As if the process that watches us had been killed, too: the journal knows of the outage.
+        run_pg_ctl(managed, "stop", "-m", "fast")
     ran = run("experiment", "resume", "fails", "--abandon", "-d", conninfo(managed), home=tmp_path)
     assert ran.status == 0, ran.err
+    assert answers(managed)
     assert lines_of(tmp_path)[-1]["why"] == "abandoned"

@@ -99,6 +99,8 @@ def test_a_parameter_that_changes_within_the_run_is_told() -> None:
     # Before the run somebody may change what he likes; and what is read of a transaction of ours says nothing.
     assert set(found(postgres=looks(from_second=0))) == USUAL
     assert set(found(postgres=looks(from_second=40, name="transaction_read_only"))) == USUAL
+    # Two servers have two directories: after a promotion another one answers, and nobody has changed anything.
+    assert set(found(postgres=looks(from_second=40, name="data_directory"))) == USUAL
 
 
 def test_a_run_that_lost_its_configuration_does_not_count() -> None:

@@ -26,7 +26,7 @@ from pgtop_tune.diagnosis.rule import (
 from pgtop_tune.diagnosis.rules.locks import jam_of
 from pgtop_tune.metrics import sections, server
 from pgtop_tune.metrics.catalogue import MISSED_TICKS
-from pgtop_tune.metrics.load import failed_s, failure_of
+from pgtop_tune.metrics.load import broken_off_s, failure_of
 from pgtop_tune.metrics.replication import synchronous_standbys, with_fewer
 from pgtop_tune.model.absence import Reason, Unavailable
 
@@ -214,7 +214,7 @@ def _unconfirmed(facts: Facts, waiting: float, behind: float) -> Hit | None:
 
 def _load(facts: Facts) -> Hit | None:
     """Find a failed end of pgbench, for a minute; after that it is history."""
-    for_s, run = failed_s(facts.interval), failure_of(facts.interval.newest)
+    for_s, run = broken_off_s(facts.interval), failure_of(facts.interval.newest)
     if for_s is None or run is None:
         return None
     message, _, hint = run.message.partition("\nhint: ")

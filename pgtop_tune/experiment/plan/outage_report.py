@@ -68,7 +68,7 @@ def _figures(runs: Sequence[tuple[Cell, CellResult]]) -> Iterator[str]:
     yield _range([back_s(outage) for outage in outages], 1)
     yield str(sum(map(_failed, outages))) if outages else units.UNKNOWN
     commits = [outage.commits for outage in outages]
-    if not commits or any(run_commits.missing is None for run_commits in commits):
+    if not commits or any(run_commits.missing is None or not run_commits.acknowledged for run_commits in commits):
         yield from (units.UNKNOWN,) * 3
     else:
         yield str(sum(run_commits.acknowledged for run_commits in commits))
@@ -86,9 +86,12 @@ def _notes(runs: Sequence[tuple[Cell, CellResult]]) -> Iterator[str]:
             continue
         if result.outage.commits.missing != 0 or result.outage.commits.unknown_clients:
             yield f"{name}: {'; '.join(commit_lines(result.outage.commits))}"
-        for row in result.outage.outages:
-            if row.recovered_ms is None:
-                yield f"{name}: p99 is not back: {row.recovery}"
+        outages = result.outage.outages
+        if len(outages) > 1:
+            # One was caused: what came after it may have another reason.
+            yield f"{name}: clients were lost {len(outages)} times, at last: {outages[-1].span.reason}"
+        if outages and outages[-1].recovered_ms is None:
+            yield f"{name}: p99 is not back: {outages[-1].recovery}"
         if result.caused is not None and result.caused.problem:
             yield f"{name}: a server did not come back at once: {result.caused.problem}"
 

@@ -21,7 +21,7 @@ from pgtop_tune.metrics.load import (
     CLIENT_TPS,
     SHORTEST_S,
     UNDER_WAY,
-    failed_s,
+    broken_off_s,
     run_of,
     running,
     stalled_s,
@@ -350,9 +350,10 @@ def _wrong(session: Session, width: int) -> Line:
     bench = None if session.now is None else session.now.bench
     if bench is None or isinstance(bench, Unavailable):
         return ()
-    if session.interval is not None and failed_s(session.interval) is not None:
+    if session.interval is not None and broken_off_s(session.interval) is not None:
+        reason = bench.run.ended_for or "pgbench failed"
         message = one_line(bench.run.message, max(width - _BESIDE_FAILURE, _LEAST_MESSAGE))
-        return ((f"  pgbench failed: {message}", "critical"),)
+        return ((f"  {reason}: {message}", "critical"),)
     since_s = None if session.interval is None else stalled_s(session.interval)
     if since_s is not None:
         return ((f"  STALLED for {lasting(since_s)}", "critical"),)

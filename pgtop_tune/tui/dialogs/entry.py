@@ -12,7 +12,8 @@ from pgtop_tune.base import units
 from pgtop_tune.base.errors import PgtopError, UsageProblem
 from pgtop_tune.base.secret import Secret
 from pgtop_tune.tui.dialogs.dialog import Dialog, T
-from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, TextField, ellipsized, labelled, width, wrapped
+from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, ellipsized, labelled, width, wrapped
+from pgtop_tune.tui.widgets.text_field import TextField
 
 # Fields of a small form, one line each: what keys do to them, and how they are drawn. Pure.
 

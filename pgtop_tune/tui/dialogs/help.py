@@ -15,8 +15,9 @@ from pgtop_tune.metrics.host_values import untold
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.tui.actions import Action, key_name, keys_among
 from pgtop_tune.tui.dialogs.dialog import Dialog
-from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, TextField, labelled, plain_text
+from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, labelled, plain_text
 from pgtop_tune.tui.widgets.phrase import head, padded
+from pgtop_tune.tui.widgets.text_field import TextField
 
 _KEY_CELLS: Final = 14
 _AS_LESS: Final = frozenset("bfdu")

@@ -277,6 +277,7 @@ class LoadDialog(Dialog[LoadEntries]):
         self._command = ""
         self._started_after: int | None = None
         self._seen = False
+        self._focused_row = 0
 
     def on_mount(self) -> None:
         """Ask what can be run."""
@@ -320,9 +321,12 @@ class LoadDialog(Dialog[LoadEntries]):
         ended = run_of(self._session.now)
         lines: list[Line] = [*ended_lines(ended, cells), ()] if ended is not None else []
         if state.series is not None and state.series.search is not None and state.series.problem:
-            lines = [*wrapped(f"the search ended: {state.series.problem}", cells, "critical"), ()]
+            lines = [*wrapped(f"the search ended: {state.series.problem}", cells, "warning"), ()]
         if self._form is not None:
-            lines += [*self._form.lines(self.glyphs, cells), (), *wrapped(self._command, cells, "strong")]
+            fields = self._form.lines(self.glyphs, cells)
+            pointed = (row for row, line in enumerate(fields) if line[0] == (f"{self.glyphs.pointer} ", "key"))
+            self._focused_row = len(lines) + next(pointed, 0)
+            lines += [*fields, (), *wrapped(self._command, cells, "strong")]
         return lines
 
     def _long_lines(self, state: LoadState, run: BenchRun | None, cells: int) -> list[Line]:
@@ -416,6 +420,9 @@ class LoadDialog(Dialog[LoadEntries]):
             self._begin()
         elif form.press(key, character):
             self._preview()
+            self.repaint()
+            if not self.top <= self._focused_row < self.top + self.rows - 1:
+                self.show_from(self._focused_row - self.rows // 2)
         else:
             return False
         return True

@@ -397,9 +397,10 @@ class ResultsDialog(Dialog[None]):
         super().__init__(self._title(), glyphs, keys=self._keys())
 
     def _title(self) -> str:
-        runs = len(self._series.results)
-        if self._series.search:
-            return f"run {self._page} of {runs}" if self._page else f"highest rate: {counted(runs, 'run')}"
+        runs, search = len(self._series.results), self._series.search
+        if search:
+            every = counted(len(search.outcomes), "run")
+            return f"run {self._page} of {runs}" if self._page else f"highest rate: {every}"
         if not self._series.axis:
             return "result"
         if self._page == 0:

@@ -58,7 +58,8 @@ from pgtop_tune.tui.parameters.staged_changes import (
     undo_asked,
 )
 from pgtop_tune.tui.scene.banners import danger_line, pending_line
-from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, TextField
+from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line
+from pgtop_tune.tui.widgets.text_field import TextField
 
 # The risk of a staged value, a loss in numbers of now, and whether it is locked. Pure.
 

@@ -40,8 +40,9 @@ from pgtop_tune.model.machine import SystemSetting
 from pgtop_tune.model.parameter_values import check_value, parse, show, without_blanks
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.runtime.session import Session, newest_latency
-from pgtop_tune.tui.widgets.lines import Glyphs, Line, TextField, wrapped
+from pgtop_tune.tui.widgets.lines import Glyphs, Line, wrapped
 from pgtop_tune.tui.widgets.phrase import lasting
+from pgtop_tune.tui.widgets.text_field import TextField
 
 # The list of parameters: its rows, the visible ones, the cursor, staged and typed values. Pure.
 

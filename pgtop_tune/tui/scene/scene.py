@@ -49,7 +49,8 @@ from pgtop_tune.tui.scene.header import PageNames, ShownMessage, message_lines
 from pgtop_tune.tui.terminal.textual_private import driver_of, one_update, regions_in_view
 from pgtop_tune.tui.terminal.thrifty_driver import ThriftyDriver
 from pgtop_tune.tui.widgets.canvas import LineCanvas
-from pgtop_tune.tui.widgets.lines import Glyphs, Line, TextField, fit, plain_text, text_width
+from pgtop_tune.tui.widgets.lines import Glyphs, Line, fit, plain_text, text_width
+from pgtop_tune.tui.widgets.text_field import TextField
 
 if TYPE_CHECKING:
     from pgtop_tune.changes.confirm.pending_sets import Pending

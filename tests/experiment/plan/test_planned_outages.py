@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.compare.reports.written import sheets_text
@@ -107,8 +108,21 @@ def test_the_table_has_the_figures_over_the_repeats_and_tells_each_missing_commi
     assert "cell 2, crash, repeat 2: missing commits: 7 of 100 acknowledged" in text
     assert "cell 3, crash, repeat 3: p99 is not back: p99 of 10 s is not back" in text
     assert sheet.table is not None
+    assert "times" not in text
     # One time is not known, so neither is their range.
     assert sheet.table.rows[0][4:] == ("-", "12", "300", "7", "3")
+
+
+def test_clients_that_are_lost_again_and_again_are_told_in_one_line() -> None:
+    plan = bound_text(f"{THROWAWAY}{KILL}")
+    [row] = result(1).outage.outages  # type: ignore[union-attr]
+    rows = tuple(replace(row, span=replace(row.span, reason=f"reason {number}\x1b[2J")) for number in range(40))
+    again = replace(result(1), outage=OutageResult(outages=rows))
+    sheet = outage_sheet([(plan.cells[0], again)])
+    assert sheet is not None
+    [note] = [note for note in sheet.notes if "times" in note]
+    assert note.startswith("cell 1, crash, repeat 1: clients were lost 40 times, at last: reason 39")
+    assert "\x1b" not in note
 
 
 def test_what_is_not_known_is_never_zero() -> None:
@@ -131,6 +145,14 @@ def test_what_is_not_known_is_never_zero() -> None:
     assert sheet is not None
     assert sheet.table is not None
     assert sheet.table.rows[0][3:] == ("-", "-", "4", "-", "-", "-")
+    # Of no acknowledged commit it is not known whether one is missing.
+    nobody = ClientCommits(group=1, client=0, acknowledged=0, committed=0)
+    killed = ClientCommits(group=1, client=1, acknowledged=7, committed=7, unknown="its pgbench was killed")
+    silent = replace(lost, outage=replace(unknown, commits=AcknowledgedCommits((nobody, killed))))
+    sheet = outage_sheet([(plan.cells[0], silent)])
+    assert sheet is not None
+    assert sheet.table is not None
+    assert sheet.table.rows[0][6:] == ("-", "-", "-")
     failed = outage_sheet([(plan.cells[0], CellResult(number=1, reason="no server"))])
     assert failed is not None
     assert failed.table is not None

@@ -229,6 +229,16 @@ async def test_words_are_checked_under_their_field_while_they_are_typed() -> Non
         assert load.ends == EndConditions(("p99 > 50ms for 10s",), stops=False)
 
 
+async def test_the_field_in_focus_is_in_view_on_a_small_screen() -> None:
+    async with running_screen(_idle(), load=ScriptedLoad(), size=(60, 15)) as rig:
+        await rig.press("b")
+        await rig.sees("▸ profile")
+        await rig.press(*["down"] * 12)
+        await rig.sees("▸ overload")
+        await rig.press("down")
+        await rig.sees("▸ profile")
+
+
 async def test_a_search_begins_with_its_objective_and_tells_its_time_before() -> None:
     load = ScriptedLoad()
     async with running_screen(_idle(), load=load, size=(80, 24)) as rig:

@@ -11,7 +11,8 @@ from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.base.safe_text import printable_lines
 from pgtop_tune.model.bench import LoadSpec
 from pgtop_tune.tui.load.dialog import LoadForm
-from pgtop_tune.tui.widgets.lines import LIMIT, UNICODE, TextField, hanging, labelled, plain_text, width, wrap
+from pgtop_tune.tui.widgets.lines import UNICODE, hanging, labelled, plain_text, width, wrap
+from pgtop_tune.tui.widgets.text_field import LIMIT, TextField
 from tests.support.screens import PROFILES
 
 KEYS = st.sampled_from(

@@ -110,6 +110,15 @@ def test_load_that_failed_says_why_in_pgbenchs_words() -> None:
     assert 'pgbench failed: relation "pgbench_accounts"' in plain_text(throughput_lines(session, 120, 6, UNICODE)[0])
 
 
+def test_a_load_that_was_ended_early_says_why() -> None:
+    ended = replace(
+        bench_sample(5).run, state=RunState.STOPPED, ended_for="OVERLOADED", message="since second 9 the backlog"
+    )
+    for seconds, said in ((6, "OVERLOADED: since second 9 the backlog"), (90, "stopped")):
+        session = session_of(seconds, charted=CHARTED, change=lambda second: {"bench": bench_sample(second, run=ended)})
+        assert said in plain_text(throughput_lines(session, 120, 6, UNICODE)[0])
+
+
 def test_a_load_that_failed_hides_the_server_s_throughput_at_no_time() -> None:
     """The words of pgbench filled the head until the next load: of a load of others no figure was left."""
     run = replace(bench_sample(5).run, state=RunState.FAILED, message="WARNING: terminating connection " * 4)

@@ -194,3 +194,10 @@ def test_without_a_password_of_the_endpoint_none_is_inherited_and_no_other_place
     assert not {"PGPASSWORD", "PGHOSTADDR", "PGSERVICE"} & set(variables)
     assert variables["PGSSLMODE"] == "require"
     assert variables["LC_ALL"] == "C"
+
+
+def test_clients_that_follow_get_all_hosts() -> None:
+    endpoint = replace(ENDPOINT, host="a", port=5433, further=(("/run/b", 5432), ("::1", 6432)))
+    argv = run_argv(LoadSpec(duration_s=5), LOOKUPS, PGBENCH, endpoint, LOG)
+    assert argv[-7:] == ["-h", "a,/run/b,::1", "-p", "5433,5432,6432", "-U", "bench", "shop"]
+    assert str(endpoint) == "a:5433,/run/b:5432,[::1]:6432"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pgtop_tune.bench.messages import hint_for, last_words, with_script
+from pgtop_tune.bench.messages import hint_for, last_words, lost_clients, with_script
 
 SAMPLES = Path(__file__).parent / "samples"
 
@@ -185,3 +185,18 @@ def test_words_of_the_script_s_own_errors_are_no_hints(words: str) -> None:
 )
 def test_limits_and_prepared_statements_have_hints(words: str, hint: str) -> None:
     assert hint in hint_for(last_words(f"pgbench: error: {words}"))
+
+
+@pytest.mark.parametrize(
+    ("line", "clients"),
+    [
+        ("pgbench: error: client 3 script 0 aborted in command 5 query 0: FATAL:  terminating connection", (3,)),
+        ("pgbench: error: client 12 aborted in command 5 (SQL) of script 0; perhaps the backend died", (12,)),
+        ("pgbench: error: client 0 aborted while establishing connection", (0,)),
+        ("pgbench:pgbench: error: client 1 aborted in state 8; perhaps client 2 script 1 aborted in command 0", (1, 2)),
+        ("pgbench: error: could not create connection for client 7", ()),
+        ("pgbench: client 7 could not send sql; the run was aborted", ()),
+    ],
+)
+def test_lost_clients_are_named_by_every_version(line: str, clients: tuple[int, ...]) -> None:
+    assert lost_clients(line) == clients

@@ -37,7 +37,7 @@ _BACK_S: Final = 5.0
 """Patience with counting clients where those of the load are back; they may lack their table."""
 _TOGETHER_S: Final = 0.02
 """Clients that are lost within so long are replaced together."""
-_MOST_WAITS: Final = 10
+_MOST_WAITS: Final = 5
 _ATTEMPTS: Final = re.compile(r"attempts: (\d{1,9}) (\d{1,9}) (\d{1,9}\.\d{3})")
 _REASON: Final = re.compile(r"pgbench: (?:error|fatal): (?!could not create connection|Run was aborted)(.+)")
 _KILLED: Final = 128
@@ -333,14 +333,14 @@ class OutageRun(PgbenchRun):
         """Replace the clients that are lost."""
         while True:
             await clients.lost.wait()
-            clients.lost.clear()
-            await asyncio.sleep(max(_TOGETHER_S, clients.begun_s + EVERY_S - time.monotonic()))
+            await asyncio.sleep(max(clients.begun_s + EVERY_S - time.monotonic(), 0.0))
             for _ in range(_MOST_WAITS):
-                if not clients.lost.is_set():
+                # More clients may be lost at this moment.
+                if not (clients.lost.is_set() and self._living(clients)):
                     break
-                # Of many clients, more are lost at this moment.
                 clients.lost.clear()
                 await asyncio.sleep(_TOGETHER_S)
+            clients.lost.clear()
             async with self._changing:
                 missing = clients.level.clients - self._living(clients)
                 if self._closing.is_set():
@@ -451,10 +451,18 @@ class OutageRun(PgbenchRun):
         for group in (*counting, *(clients.spare for clients in self._kinds() if clients.spare is not None)):
             # Only a cancelled event loop comes here.
             group.kill()
+        if not self.span_is_closed and self._was_whole():
+            self._close_span()
         self._groups[1:] = [group for group in self._groups[1:] if group in self._at_work or group.report is not None]
         self._tell_groups()
         self._tell_outages()
         super()._finish()
+
+    def _was_whole(self) -> bool:
+        """Return whether all clients of the load worked when the run ended, however few seconds before."""
+        stayed = [group for group in self._groups if group.leaving and group.log.first_commit_s is not None]
+        working = sum(group.facts.clients - len(self._missing.get(group, ())) for group in stayed)
+        return working >= self._load.level.clients
 
 
 def _last_line(group: PgbenchGroup) -> str:

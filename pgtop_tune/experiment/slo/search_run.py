@@ -205,7 +205,7 @@ class SearchRun:
         confirm_s = self._runs.seconds(StepKind.LOWER)
         confirming = f"each of the runs that confirm takes {duration(confirm_s)}"
         if confirm_s > SHORTEST_S * 2:
-            confirming += ", to hold one checkpoint (checkpoint_timeout; -T shortens it)"
+            confirming += ", to hold one checkpoint (checkpoint_timeout)"
         budget = "" if self._wish.budget_s is None else f"; at most {duration(self._wish.budget_s)}"
         return f"expected time: {duration(self._expected_s())}; {confirming}{budget}"
 

@@ -6,6 +6,7 @@ the process that caused the outage is gone.
 
 from __future__ import annotations
 
+import os
 import socket
 import sys
 import threading
@@ -126,11 +127,15 @@ def started_again(server_place: ServerPlace) -> Iterator[None]:
 
 
 def main() -> None:
-    """Start the server or pooler whose place standard input has; without one, nothing was done to any."""
+    """Start the server or pooler whose place standard input has; without one, nothing was done to any.
+
+    A server whose directory was removed cannot be started: without an error, the watchdog does not try again.
+    """
     text = sys.stdin.buffer.read()
     try:
-        if text:
-            start_again(msgspec.json.decode(text, type=ServerPlace))
+        server_place = msgspec.json.decode(text, type=ServerPlace) if text else None
+        if server_place is not None and os.path.exists(server_place.data_directory or os.sep):
+            start_again(server_place)
     except ClusterProblem as problem:
         sys.exit(problem.message)
 

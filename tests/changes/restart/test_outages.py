@@ -108,6 +108,15 @@ async def test_it_runs_though_we_are_killed_in_the_outage(server: Throwaway, tmp
     assert eventually(lambda: answers(server))
 
 
+async def test_the_process_that_watches_ends_when_the_server_is_removed(server: Throwaway, tmp_path: Path) -> None:
+    place = msgspec.structs.replace(await place_of(server, tmp_path), data_directory=str(tmp_path / "removed"))
+    watching = subprocess.run(
+        [sys.executable, "-m", "pgtop_tune.changes.restart.start_again"],
+        input=msgspec.json.encode(place), cwd=ROOT, capture_output=True, check=False,
+    )  # fmt: skip
+    assert (watching.returncode, watching.stderr) == (0, b"")
+
+
 async def test_one_that_does_not_start_is_told_and_started_as_soon_as_it_can(server: Throwaway, tmp_path: Path) -> None:
     place = await place_of(server, tmp_path)
     settings = Path(str(server.data_dir)) / "postgresql.auto.conf"

@@ -33,7 +33,6 @@ from pgtop_tune.postgres.server.conninfo import resolve
 from pgtop_tune.runtime.run_frames import FrameKeeper
 from tests.experiment.test_load_run import PROFILES
 from tests.support import commit_observer
-from tests.support.poolers import PgBouncer
 from tests.support.servers import Servers, conninfo
 from tests.support.standby import standby_of
 
@@ -49,7 +48,6 @@ class OutageBench:
         self.session = LiveSession(self.conninfo, LiveOptions(interval_s=0.5))
         self.keeper = FrameKeeper()
         self.session.engine.attach(self.keeper)
-        self.target = LoadTarget("all", following_endpoint(self.conninfo))
         self.told: list[str] = []
         self.run = LoadRun(
             self.session.load, self.keeper, self.session.open_following_session, self.told.append, one_server=False
@@ -58,7 +56,7 @@ class OutageBench:
     async def start(self, spec: LoadSpec = LOAD) -> asyncio.Task[RunResult]:
         """The run under way, with clients that committed."""
         assert await self.keeper.until(lambda now: not isinstance(sections.server(now.newest), Unavailable), 60)
-        cell = RunCell(self.target, PROFILES.get(spec.profile), spec)
+        cell = RunCell(LoadTarget("all", following_endpoint(self.conninfo)), PROFILES.get(spec.profile), spec)
         measuring = asyncio.create_task(self.run.measure(cell, BeforeEachRun()))
         await self.until(lambda: measuring.done() or len(self.progress()) >= 3)
         assert not measuring.done(), measuring.result().message
@@ -305,41 +303,6 @@ async def test_missing_commits_are_those_that_the_log_has_and_the_table_lacks(
             missing += sum((group, client.client, n) not in rows for n in range(1, client.acknowledged + 1))
     assert (commits.missing, commits.acknowledged) == (missing, acknowledged)
     assert missing > 0
-
-
-@pytest.mark.long
-async def test_a_pooler_lets_clients_in_before_its_server_is_back_and_all_commits_are_counted(
-    make_server: Callable[..., Throwaway],
-) -> None:
-    server = make_server(18, fsync="on")
-    settings = {"server_login_retry": 0.2}
-    with PgBouncer(server, user="postgres", **settings) as bouncer:
-        async with bench_on(conninfo(server), server) as bench:
-            bench.target = LoadTarget("bouncer", following_endpoint(resolve(bouncer.conninfo())), direct=False)
-            measuring = await bench.start(replace(LOAD, protocol="simple"))
-            kill(server)
-            await asyncio.sleep(2.0)
-            await asyncio.to_thread(server.restart)
-            await bench.until_replaced()
-            _, outage = await bench.stop(measuring)
-    commits = outage.commits
-    assert (commits.problem, commits.unknown_clients, commits.missing) == ("", 0, 0)
-    assert commits.acknowledged > 0
-
-
-@pytest.mark.long
-async def test_counting_clients_that_never_commit_are_told_with_the_reason(
-    make_server: Callable[..., Throwaway], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    script = tmp_path / "commits.sql"
-    script.write_text("SELECT 1 / 0;\n")
-    monkeypatch.setattr("pgtop_tune.bench.commit_log.SCRIPT", script)
-    server = make_server(18)
-    async with bench_on(conninfo(server), server) as bench:
-        _, outage = await bench.stop(await bench.start())
-    assert outage.outages == ()
-    assert outage.commits.missing is None
-    assert "division by zero" in outage.commits.problem
 
 
 REPEATS = int(os.environ.get("PGTOP_TUNE_OUTAGES", "2"))

@@ -63,7 +63,8 @@ def test_ddl_runs_both_ways_and_does_not_wait_for_ever(server: Throwaway, databa
         assert "remove the duplicates" in broken.do
         ran = set()
         for what, fix in offered.items():
-            if fix.language is not Language.SQL:
+            # The check looks at every database of the server, which other tests have used.
+            if fix.language is not Language.SQL or not what.split(" ", 1)[1].startswith(f"{name}: "):
                 continue
             for text in (fix.do, fix.undo):
                 assert text.startswith("SET lock_timeout") or text.startswith(LIGHT), text

@@ -122,5 +122,5 @@ def check_same(kept: KeptSearch, subject: SearchSubject) -> None:
     for name in SearchSubject.__struct_fields__:
         before, now = getattr(kept.subject, name), getattr(subject, name)
         if before != now:
-            words = _WORDS.get(name, name)
-            raise UsageProblem(f"{kept.id} has another {words}: {before}", "repeat its options, or begin anew")
+            field_words = _WORDS.get(name, name)
+            raise UsageProblem(f"{kept.id} has another {field_words}: {before}", "repeat its options, or begin anew")

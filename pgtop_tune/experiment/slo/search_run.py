@@ -77,9 +77,9 @@ def search_cell(
         LoadProblem: A script is not there, may not be used, or sleeps.
     """
     limits = parse_objective(wish.objective)
-    for field, (words, hint) in _CONTRADICTS.items():
+    for field, (refused, hint) in _CONTRADICTS.items():
         if getattr(spec, field):
-            raise UsageProblem(f"a search for the highest rate has no {words}", hint)
+            raise UsageProblem(f"a search for the highest rate has no {refused}", hint)
     if wish.confirm_s is not None and wish.confirm_s < _LEAST_CONFIRM_S:
         problem = f"{wish.confirm_s} s are too short for a run that confirms (-T)"
         raise UsageProblem(problem, f"pass {_LEAST_CONFIRM_S} s or more")

@@ -55,6 +55,6 @@ async def test_a_run_that_has_decided_is_not_in_doubt_for_its_length(ended_for: 
 def test_the_expected_time_blames_no_checkpoint_for_a_length_that_was_asked_for() -> None:
     wish = SearchWish(objective=LIMITS, confirm_s=300)
     run = cast(LoadRun, EndedRun(""))
-    search = SearchRun(run, FrameKeeper(), CELL, wish, BeforeEachRun(), tell=str)
+    search = SearchRun(run, FrameKeeper(), CELL, wish, BeforeEachRun(), tell=lambda line: None)
     assert "each of the runs that confirm takes 5m05s" in search.time_words
     assert "checkpoint" not in search.time_words

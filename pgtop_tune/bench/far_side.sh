@@ -53,7 +53,7 @@ counters() {
 (
     # A word about a killed program, on a connection that is gone, must not end this before it has written its line.
     trap '' PIPE
-    counters >net
+    counters >net 2>/dev/null
     sh -c 'echo $$ >pid && exec "$@"' sh "$@" >report 3<&-
     echo $? >ended.part
     # CPU time of this shell, and in the second line of pgbench.

@@ -45,6 +45,8 @@ _INTERFACE: Final = re.compile(
 )
 """Seconds since the boot, and the line of an interface in /proc/net/dev."""
 _SPEED: Final = re.compile(rb"^([1-9]\d{0,8})$", re.M)
+_MOST_COUNTERS: Final = 4096
+"""Bytes of counters that are kept in memory."""
 _FAR_SIDE: Final = Path(__file__).parent / "far_side.sh"
 _FAR_SEARCH: Final = Path(__file__).parent / "far_search.sh"
 _HINT: Final = "ssh must log in without a prompt: test `ssh -o BatchMode=yes` to that machine"
@@ -181,7 +183,7 @@ class SshRunning:
                     bytes_coming, name = int(size), word.decode("ascii")
                 except (EOFError, ValueError):
                     break
-                if kind in (b"cpu", b"net"):
+                if kind in (b"cpu", b"net") and bytes_coming <= _MOST_COUNTERS:
                     parts: list[bytes] = []
                     await self._copy(bytes_coming, parts.append)
                     if kind == b"cpu":

@@ -42,7 +42,7 @@ def test_a_condition_ends_all_runs_with_a_status_of_its_own(queue: str, server: 
         (("--slo", "p99 > 5ms"), "is not an objective"),
         (("--slo", "p99 < 5ms", "--steps", "rate=1,2"), "--slo contradicts --steps"),
         (("--slo", "p99 < 5ms", "-L", "5"), "it skips late transactions, which the objective is about"),
-        (("--slo", "p99 < 5ms", "--phases", "hold 1m"), "--slo contradicts --phases"),
+        (("--slo", "p99 < 5ms", "--phases", "hold 1m"), "a search for the highest rate has no phases (--phases)"),
         (("--slo", "p99 of other.sql < 5ms"), "there is no script other.sql"),
         (("--slo", "p99 < 5ms", "--dry-run"), "--slo contradicts --dry-run"),
         (("--slo", "p99 < 5ms", "--find-knee"), "--slo contradicts --find-knee"),

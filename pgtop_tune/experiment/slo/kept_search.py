@@ -51,6 +51,9 @@ def whole_load(cell: RunCell, machine: str) -> str:
     return ", ".join([cell.profile_name or "scripts", *scripts, *options, target])
 
 
+_WORDS: Final = {"confirm_s": "length of the runs that confirm, in seconds"}
+
+
 class KeptSearch(Struct, frozen=True, kw_only=True):
     """The contents of a journal.
 
@@ -119,4 +122,5 @@ def check_same(kept: KeptSearch, subject: SearchSubject) -> None:
     for name in SearchSubject.__struct_fields__:
         before, now = getattr(kept.subject, name), getattr(subject, name)
         if before != now:
-            raise UsageProblem(f"{kept.id} has another {name}: {before}", "repeat its options, or begin anew")
+            field_words = _WORDS.get(name, name)
+            raise UsageProblem(f"{kept.id} has another {field_words}: {before}", "repeat its options, or begin anew")

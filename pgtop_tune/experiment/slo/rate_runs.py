@@ -36,6 +36,7 @@ SHORTEST_S: Final = 60
 _BUSY: Final = 0.8
 _OF_LATENCY: Final = 0.3
 _OF_TOO_HIGH_A_RATE: Final = frozenset({"OVERLOADED", "RATE-MISSED", "NOT-STEADY"})
+_PARTIAL: Final = "RUN-PARTIAL"
 _SLEEPS: Final = re.compile(r"^\s*\\sleep\b", re.MULTILINE | re.IGNORECASE)
 _WRITES: Final = re.compile(r"\b(?:insert|update|delete|merge|copy|truncate)\b", re.IGNORECASE)
 
@@ -251,6 +252,9 @@ class RateRuns:
         if result.state is RunState.FAILED:
             message, _, hint = result.message.partition("\nhint: ")
             raise LoadProblem(message or "pgbench failed", hint)
+        if guard.ended_for is not None and not guard.ended_for.doubt:
+            # It has decided: nothing is missing.
+            result = replace(result, doubts=tuple(doubt for doubt in result.doubts if doubt.id != _PARTIAL))
         self._take_record(result)
         return result
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from statistics import median
+from statistics import fmean, median
 from typing import Any, Final
 
 from pgtop_tune.base.units import duration, number, percent, with_ms
@@ -30,6 +30,8 @@ _BAR: Final = 40
 _WIDE: Final = 1.21
 """Ratio of the ends above which the result says why."""
 _PROBE_S: Final = 30.0
+_BLOCK_LINES: Final = 110
+"""Transactions whose lines pgbench hands to the kernel at once: 4096 bytes of its log."""
 _LAG_COUNTS: Final = (
     "latencies count from the scheduled start of a transaction: the lag behind the schedule is a part of them"
 )
@@ -257,15 +259,23 @@ def search_json(search: RateSearch, end: SearchEnd, subject: SearchSubject) -> d
     }
 
 
-def expected_s(search: RateSearch, seconds: dict[StepKind, int]) -> float:
-    """Return the time that the rest of a search takes, by experience: eight probes, most of them short."""
+def expected_s(search: RateSearch, seconds: dict[StepKind, int], threads: int) -> float:
+    """Return the time that the rest of a search takes, by experience: eight probes, most of them short.
+
+    Args:
+        search: The search so far.
+        seconds: The longest time of each kind of run.
+        threads: Threads of pgbench: each has a log of its own, which a slow load fills slowly.
+    """
     kinds = [outcome.step.kind for outcome in search.outcomes]
+    made_s = [outcome.seconds for outcome in search.outcomes if outcome.step.kind is StepKind.PROBE]
+    probe_s = max(_PROBE_S, fmean(made_s)) if made_s else _PROBE_S + _BLOCK_LINES * threads / search.plan.start
     probes = max(8 - kinds.count(StepKind.PROBE), 1)
     confirming = max(2 * CONFIRMATIONS - kinds.count(StepKind.LOWER) - kinds.count(StepKind.UPPER), 0)
     curves = max(len(search.plan.shares) - kinds.count(StepKind.CURVE), 0)
     between_s = 3.0
     return (
-        probes * (_PROBE_S + between_s)
+        probes * (min(probe_s, seconds[StepKind.PROBE]) + between_s)
         + confirming * (seconds[StepKind.LOWER] + between_s)
         + curves * (seconds[StepKind.CURVE] + between_s)
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import resource
 import time
 from collections.abc import Callable, Sequence
@@ -12,6 +13,7 @@ from msgspec.structs import replace
 
 from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.base.units import duration
+from pgtop_tune.bench.argv import threads_for
 from pgtop_tune.bench.profiles import Profile
 from pgtop_tune.experiment.load_run import BeforeEachRun, LoadRun, RunCell, connection_room, file_room
 from pgtop_tune.experiment.path import LoadTarget
@@ -46,14 +48,16 @@ _OF_CLOSED: Final = 0.25
 _MOST_CLIENTS: Final = 1024
 _LEAST_CONFIRM_S: Final = 20
 _CONTRADICTS: Final = {
-    "transactions": ("-t", "a search makes its own runs: leave it out"),
-    "phases": ("--phases", "a search makes its own runs: leave them out"),
-    "connect_per_transaction": ("-C", "leave it out"),
-    "latency_limit_ms": ("-L", "it skips late transactions, which the objective is about: leave it out"),
+    "transactions": ("number of transactions (-t)", "it makes its own runs: leave it out"),
+    "phases": ("phases (--phases)", "it makes its own runs: leave them out"),
+    "connect_per_transaction": ("connection per transaction (-C)", "leave it out"),
+    "latency_limit_ms": (
+        "latency limit (-L)",
+        "it skips late transactions, which the objective is about: leave it out",
+    ),
 }
-"""Fields of a load that a search cannot have: the option of pgbench or ours, and the hint."""
+"""Fields of a load that a search cannot have: in words for every front end, and the hint."""
 _BUDGET: Final = "the budget is used up"
-_UNPLANNED: Final = SearchPlan(start=1.0)
 
 
 def search_cell(
@@ -73,12 +77,12 @@ def search_cell(
         LoadProblem: A script is not there, may not be used, or sleeps.
     """
     limits = parse_objective(wish.objective)
-    for field, (option, hint) in _CONTRADICTS.items():
+    for field, (refused, hint) in _CONTRADICTS.items():
         if getattr(spec, field):
-            raise UsageProblem(f"--slo contradicts {option}", hint)
+            raise UsageProblem(f"a search for the highest rate has no {refused}", hint)
     if wish.confirm_s is not None and wish.confirm_s < _LEAST_CONFIRM_S:
-        hint = f"runs that confirm take {_LEAST_CONFIRM_S} s or more"
-        raise UsageProblem(f"-T {wish.confirm_s} is too short", hint)
+        problem = f"{wish.confirm_s} s are too short for a run that confirms (-T)"
+        raise UsageProblem(problem, f"pass {_LEAST_CONFIRM_S} s or more")
     check_no_sleep(spec, profile)
     (cell,) = cells(
         [target], [profile], replace(spec, rate_per_s=None, duration_s=_CLOSED_S), None,
@@ -204,14 +208,16 @@ class SearchRun:
         """Return the expected time of the rest, the length of the runs that confirm, and the budget."""
         confirm_s = self._runs.seconds(StepKind.LOWER)
         confirming = f"each of the runs that confirm takes {duration(confirm_s)}"
-        if confirm_s > SHORTEST_S * 2:
+        if self._wish.confirm_s is None and self.subject.confirm_s > SHORTEST_S:
             confirming += ", to hold one checkpoint (checkpoint_timeout)"
         budget = "" if self._wish.budget_s is None else f"; at most {duration(self._wish.budget_s)}"
         return f"expected time: {duration(self._expected_s())}; {confirming}{budget}"
 
     def _expected_s(self) -> float:
         seconds = {kind: self._runs.seconds(kind) for kind in StepKind}
-        return expected_s(self.search or RateSearch(_UNPLANNED, []), seconds)
+        # Without a first rate, the pace is not known.
+        search = self.search or RateSearch(SearchPlan(start=self._wish.first_rate or math.inf), [])
+        return expected_s(search, seconds, threads_for(self._cell.spec))
 
     async def _plan(self) -> SearchPlan:
         """Return the plan; without a rate to begin with, a closed loop of ten seconds gives one."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from pgtop_tune.base.errors import JournalProblem, UsageProblem
 from pgtop_tune.experiment.plan.results import ExperimentLog, new_directory
-from pgtop_tune.experiment.slo.kept_search import KIND, SearchSubject, kept_search, write_search
+from pgtop_tune.experiment.slo.kept_search import KIND, SearchSubject, check_same, kept_search, write_search
 from pgtop_tune.experiment.slo.search import SearchPlan
 
 SUBJECT = SearchSubject(server="1", objective="p95 < 20ms", load="read.sql", confirm_s=60)
@@ -26,6 +27,11 @@ def test_a_search_is_found_by_its_name_and_as_the_last(journal: Path) -> None:
     for identity in (journal.parent.name, "last"):
         directory, kept = kept_search(identity)
         assert (directory, kept.subject, kept.ended) == (journal.parent, SUBJECT, False)
+
+
+def test_another_length_of_the_runs_that_confirm_is_told_in_words(journal: Path) -> None:
+    with pytest.raises(UsageProblem, match="has another length of the runs that confirm, in seconds: 60"):
+        check_same(kept_search("last")[1], replace(SUBJECT, confirm_s=90))
 
 
 def test_a_journal_that_others_can_write_is_refused_with_that_reason(journal: Path) -> None:

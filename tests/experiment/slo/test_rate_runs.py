@@ -1,0 +1,60 @@
+"""The runs of a search: one that has decided lacks nothing, and only a checkpoint is a reason for long ones."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import pytest
+
+from pgtop_tune.bench.ports import LoadEndpoint
+from pgtop_tune.bench.profiles import load_profiles
+from pgtop_tune.experiment.load_run import BeforeEachRun, LoadRun, RunCell
+from pgtop_tune.experiment.path import LoadTarget
+from pgtop_tune.experiment.run_guard import RunEndedFor, RunGuard
+from pgtop_tune.experiment.slo.objective import Standing, parse_objective
+from pgtop_tune.experiment.slo.rate_runs import ProbeGuard, RateRuns
+from pgtop_tune.experiment.slo.search import SearchStep, StepKind
+from pgtop_tune.experiment.slo.search_run import SearchRun
+from pgtop_tune.model.bench import OVERLOADED, LoadSpec, RunState
+from pgtop_tune.model.run_result import RunResult
+from pgtop_tune.runtime.load_control import SearchWish
+from pgtop_tune.runtime.run_frames import FrameKeeper
+from tests.support.results import result
+
+LIMITS = "p99 < 20ms"
+CELL = RunCell(
+    LoadTarget("direct", LoadEndpoint("db1", 5432, "u", "d")), load_profiles().get("select-only"), LoadSpec()
+)
+
+
+class EndedRun:
+    """A run of pgbench that its guard ended."""
+
+    machine = ""
+
+    def __init__(self, ended_for: str) -> None:
+        self._ended_for = ended_for
+
+    async def measure(self, cell: RunCell, before: BeforeEachRun, guard: RunGuard) -> RunResult:
+        assert isinstance(guard, ProbeGuard)
+        guard.standing, guard.ended_for = Standing.BREAKS, RunEndedFor(self._ended_for, "breaks")
+        return result(state=RunState.STOPPED, run={"exit_status": None, "ended_for": self._ended_for})
+
+
+@pytest.mark.parametrize(("ended_for", "doubts"), [("", set()), (OVERLOADED, {OVERLOADED})])
+async def test_a_run_that_has_decided_is_not_in_doubt_for_its_length(ended_for: str, doubts: set[str]) -> None:
+    kept: list[RunResult] = []
+    run = cast(LoadRun, EndedRun(ended_for))
+    runs = RateRuns(run, FrameKeeper(), CELL, parse_objective(LIMITS), 60, BeforeEachRun(), kept.append)
+    outcome = await runs.make(SearchStep(StepKind.UPPER, 100.0, 8))
+    assert outcome.doubts == ()
+    [record] = kept
+    assert {doubt.id for doubt in record.doubts} & {"RUN-PARTIAL", OVERLOADED} == doubts
+
+
+def test_the_expected_time_blames_no_checkpoint_for_a_length_that_was_asked_for() -> None:
+    wish = SearchWish(objective=LIMITS, confirm_s=300)
+    run = cast(LoadRun, EndedRun(""))
+    search = SearchRun(run, FrameKeeper(), CELL, wish, BeforeEachRun(), tell=lambda line: None)
+    assert "each of the runs that confirm takes 5m05s" in search.time_words
+    assert "checkpoint" not in search.time_words

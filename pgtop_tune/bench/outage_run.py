@@ -22,7 +22,7 @@ from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.base.secret import without_secrets
 from pgtop_tune.bench.commit_log import AcknowledgedLines, CommitLog, CountingClients
 from pgtop_tune.bench.groups import PgbenchGroup, wall_ms
-from pgtop_tune.bench.messages import lost_clients
+from pgtop_tune.bench.messages import last_words, lost_clients
 from pgtop_tune.bench.places import EVERY_S
 from pgtop_tune.bench.run import PgbenchRun, StartGroup, failure_words
 from pgtop_tune.model.bench import BenchProgress, BenchRun, LatencySecond, LoadLevel, RunState
@@ -211,7 +211,8 @@ class OutageRun(PgbenchRun):
     def _never_counted(self, group: PgbenchGroup) -> bool:
         """Return whether a group is the first of the counting clients, and did nothing yet."""
         clients = self._kind_of(group)
-        return clients is self._counting and group.facts.number == 1 and group not in self._at_work
+        has_commits = group in self._at_work or group.log.first_commit_s is not None
+        return clients is self._counting and group.facts.number == 1 and not has_commits
 
     def _has_worked(self, group: PgbenchGroup) -> bool:
         """Return whether clients of a group are lost, not just not there yet."""
@@ -285,7 +286,7 @@ class OutageRun(PgbenchRun):
             self._closing.set()
             self._go(self._end())
         elif self._never_counted(group):
-            self.uncounted = _words(_last_line(group))
+            self.uncounted = _words(last_words(group.stderr.text()) or _last_line(group))
             clients.level = LoadLevel(0)
             clients.groups.remove(group)
         elif group.facts.number == 1 and self.facts.state is RunState.STARTING:

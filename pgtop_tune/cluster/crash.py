@@ -9,6 +9,7 @@ Source: proc_pid_cwd(5), proc_pid_exe(5), pidfd_open(2).
 from __future__ import annotations
 
 import os
+import select
 import signal
 import time
 from collections.abc import Iterator
@@ -24,6 +25,7 @@ from pgtop_tune.process.process_key import process_key_of
 
 _PROC: Final = Path("/proc")
 _POLL_S: Final = 0.02
+_DIES_S: Final = 10.0
 _STEPS: Final[tuple[tuple[float, signal.Signals | None], ...]] = (
     (5.0, signal.SIGQUIT),
     (5.0, signal.SIGKILL),
@@ -68,6 +70,9 @@ def crash(server_place: ServerPlace) -> None:
             if postmaster_at(data) != pid:
                 raise ClusterProblem(f"the server of {data} has just ended: nothing was killed")
             signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+            dying = select.poll()
+            dying.register(descriptor, select.POLLIN)
+            dying.poll(1000.0 * _DIES_S)
         finally:
             os.close(descriptor)
     except OSError as error:
@@ -78,12 +83,16 @@ def crash(server_place: ServerPlace) -> None:
 def until_gone(server_place: ServerPlace) -> None:
     """Wait until a server without a postmaster has no process left; end those that stay.
 
+    A new postmaster (systemd may start one at once) is left alone: it has begun when they had ended.
+
     Raises:
         ClusterProblem: One cannot be ended.
     """
     for patience_s, number in _STEPS:
         deadline = time.monotonic() + patience_s
         while _is_uncollected(server_place) or next(_processes(server_place), None) is not None:
+            if postmaster_at(Path(server_place.data_directory)) is not None:
+                return
             if time.monotonic() > deadline:
                 break
             time.sleep(_POLL_S)

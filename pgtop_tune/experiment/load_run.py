@@ -356,7 +356,7 @@ class LoadRun:
             number = await self._start(spec, counting)
         except BaseException:
             if isinstance(commits, CommitTable):
-                await asyncio.shield(commits.compare((), 0.0))
+                await asyncio.shield(commits.compare((), _LOOK_DEADLINE_S))
             raise
         return UnderWay(number=number, asked_run=asked_run, facts=facts, before=before, commits=commits)
 

@@ -111,9 +111,9 @@ class AcknowledgedCommits(Struct, frozen=True, gc=False):
 
     @property
     def missing(self) -> int | None:
-        """Return the acknowledged commits that are missing; None where no client's are known."""
+        """Return the acknowledged commits that are missing; None where none is known that could be."""
         counts = [client.missing for client in self.clients if client.missing is not None]
-        return sum(counts) if counts else None
+        return sum(counts) if self.acknowledged else None
 
     @property
     def acknowledged(self) -> int:

@@ -68,7 +68,7 @@ def _figures(runs: Sequence[tuple[Cell, CellResult]]) -> Iterator[str]:
     yield _range([back_s(outage) for outage in outages], 1)
     yield str(sum(map(_failed, outages))) if outages else units.UNKNOWN
     commits = [outage.commits for outage in outages]
-    if not commits or any(run_commits.missing is None or not run_commits.acknowledged for run_commits in commits):
+    if not commits or any(run_commits.missing is None for run_commits in commits):
         yield from (units.UNKNOWN,) * 3
     else:
         yield str(sum(run_commits.acknowledged for run_commits in commits))

@@ -19,7 +19,7 @@ from pgtop_tune.changes.restart.control import RestartService
 from pgtop_tune.changes.restart.outages import ServerOutages, checked_place
 from pgtop_tune.changes.restart.start_again import start_again
 from pgtop_tune.changes.server.control import PostgresControl
-from pgtop_tune.cluster.crash import crash, postmaster_at
+from pgtop_tune.cluster.crash import crash, postmaster_at, until_gone
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.model.instance import ServerPlace
 from tests.changes.server.test_control import ROOT
@@ -130,6 +130,15 @@ async def test_one_that_does_not_start_is_told_and_started_as_soon_as_it_can(ser
     # The process that has watched us goes on with it.
     assert eventually(lambda: answers(server))
     assert not start_again(place)
+
+
+async def test_a_postmaster_that_its_service_has_started_at_once_is_left_alone(
+    server: Throwaway, tmp_path: Path
+) -> None:
+    pid, place = pid_of_postmaster(server), await place_of(server, tmp_path)
+    until_gone(place)
+    assert pid_of_postmaster(server) == pid
+    assert answers(server)
 
 
 async def test_another_process_of_its_number_is_left_alone(server: Throwaway, tmp_path: Path) -> None:

@@ -149,6 +149,7 @@ def test_what_is_not_known_is_never_zero() -> None:
     nobody = ClientCommits(group=1, client=0, acknowledged=0, committed=0)
     killed = ClientCommits(group=1, client=1, acknowledged=7, committed=7, unknown="its pgbench was killed")
     silent = replace(lost, outage=replace(unknown, commits=AcknowledgedCommits((nobody, killed))))
+    assert "missing commits: not counted: its pgbench was killed;" in result_words(silent)
     sheet = outage_sheet([(plan.cells[0], silent)])
     assert sheet is not None
     assert sheet.table is not None

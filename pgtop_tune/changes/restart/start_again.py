@@ -120,7 +120,11 @@ def started_again(server_place: ServerPlace) -> Iterator[None]:
     try:
         yield
     finally:
-        if is_up(server_place):
+        try:
+            runs = is_up(server_place)
+        except OSError:
+            runs = False
+        if runs:
             watchdog.dismiss()
         else:
             watchdog.release()

@@ -138,25 +138,35 @@ class PlannedOutages:
         server_place = to_builtins(servers.server_place)
         self._log.write("outage_began", number=cell.number, action=outage.action, place=server_place)
         self._told(f"outage {outage.name}: {outage.row.description}")
-        self._acting = asyncio.ensure_future(asyncio.to_thread(_act, servers.actions[outage.action]))
+        self._acting = asyncio.ensure_future(asyncio.to_thread(caused_by, servers.actions[outage.action]))
         self._note(Event(time.time_ns() // 1_000_000, EventKind.NOTE, f"outage {outage.name}", outage.row.description))
 
     async def _restored(self, servers: OutageServers) -> CausedOutage | None:
         if self._acting is None:
             return None
         caused = await self._acting
-        await asyncio.to_thread(servers.restore)
+        await asyncio.to_thread(_restore, servers)
         self._log.write("outage_ended")
         return caused
 
 
-def _act(action: Callable[[], None]) -> CausedOutage:
+def caused_by(action: Callable[[], None]) -> CausedOutage:
+    """Cause an outage, and return it; one that went wrong has its problem."""
     at_ms, began_s, problem = time.time_ns() // 1_000_000, time.monotonic(), ""
     try:
         action()
     except ClusterProblem as error:
         problem = error.message
+    except OSError as error:
+        problem = f"the server cannot be looked at: {error.strerror}"
     return CausedOutage(at_ms=at_ms, took_s=time.monotonic() - began_s, problem=problem)
+
+
+def _restore(servers: OutageServers) -> None:
+    try:
+        servers.restore()
+    except OSError as error:
+        raise ClusterProblem(f"the server cannot be looked at: {error.strerror}") from None
 
 
 def _run_of(interval: Interval | None) -> BenchRun | None:

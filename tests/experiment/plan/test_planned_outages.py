@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 from msgspec.structs import replace
 
 from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.compare.reports.written import sheets_text
 from pgtop_tune.experiment.plan.outage_report import outage_sheet
+from pgtop_tune.experiment.plan.outages import caused_by
 from pgtop_tune.experiment.plan.plan_file import parse_plan, plan_path, read_plan
 from pgtop_tune.experiment.plan.report import plan_lines, result_words
 from pgtop_tune.experiment.plan.results import CausedOutage, CellResult
@@ -158,3 +162,10 @@ def test_what_is_not_known_is_never_zero() -> None:
     assert failed is not None
     assert failed.table is not None
     assert failed.table.rows[0][2:] == ("0 of 1", *("-",) * 6)
+
+
+def test_an_action_that_may_not_look_at_the_server_is_an_outage_with_its_problem(tmp_path: Path) -> None:
+    loop = tmp_path / "data"
+    loop.symlink_to(loop)
+    caused = caused_by(lambda: os.close(os.open(loop, os.O_RDONLY)))
+    assert caused.problem == "the server cannot be looked at: Too many levels of symbolic links"

@@ -19,7 +19,7 @@ SHORT := tests/base tests/process tests/postgres/server/test_keywords.py tests/p
          tests/postgres/test_over_tls.py tests/cli/test_late_tls.py tests/cli/test_command_line.py tests/export/test_endpoint.py \
          tests/recording/test_packed_roundtrip.py tests/terminal/test_main_job.py
 # What root's tests and the short set import beside the program: a third of what the whole set needs.
-FEW := pytest pytest-asyncio pytest-timeout pytest-xdist hypothesis pyte prometheus-client "backports.zstd;python_version<'3.14'"
+FEW := pytest numpy pytest-asyncio pytest-timeout pytest-xdist hypothesis pyte prometheus-client "backports.zstd;python_version<'3.14'"
 INSTALL = $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
 .PHONY: demo test test-root test-short test-long check format bench docs dist packages screenshot clean

@@ -288,7 +288,7 @@ class PgbenchRunner:
         return self._run.statistics() if self._run is not None else LogStatistics()
 
     async def pgbench(self) -> Pgbench:
-        """Return the pgbench of the endpoint; with several machines, that of the first. Looked for once.
+        """Return the pgbench of the endpoint; with several machines, that of the first. It is looked up once.
 
         Raises:
             LoadProblem: There is none, or none with TLS where the server's sessions have it; machines differ.

@@ -116,7 +116,7 @@ class CommitTable:
         try:
             await sql_session.execute(f"DROP SCHEMA {SCHEMA}")
         except PgtopError:
-            # Another run has its table there, or the schema is somebody else's.
+            # Another run has a table there, or another role owns the schema.
             pass
         return ""
 

@@ -124,7 +124,7 @@ def _advice(load: GeneratorLoad, run: BenchRun) -> str:
 def _threads(interval: Interval, run: BenchRun, window_s: float) -> list[ThreadUse]:
     """Return the use of each thread of pgbench, over the time for which there are readings of it."""
     if run.machine:
-        # With pgbench on another machine, the pid is that of ssh.
+        # With pgbench on another machine, ssh has the pid.
         return []
     pids = run.pids
     uses = thread_uses(interval, lambda sample: (row for row in sample.threads if row.pid in pids), window_s)

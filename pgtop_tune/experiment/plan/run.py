@@ -623,7 +623,7 @@ class ExperimentRun:
     async def _state(self) -> dict[str, str]:
         async with aclosing(await self._parts.open_sql_session()) as sql_session:
             state = await server_state(sql_session)
-        # A throwaway server is nobody else's to change; after a promotion another one answers.
+        # Only this plan changes a throwaway server; after a promotion, the other one answers.
         return {STARTED: ""} if self._plan.servers == THROWAWAY_SERVERS else state
 
     async def _state_soon(self) -> dict[str, str]:

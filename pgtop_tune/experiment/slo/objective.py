@@ -7,7 +7,7 @@ Each limit becomes a number per second whose mean is above 0 exactly where the l
     failed < S   failed transactions less the share S of all
 
 The mean of such a series has an error that knows how much neighbouring seconds resemble each other (`mean_variance`),
-and is at least that of transactions that are late independently of each other.
+and is at least that of independent late transactions.
 """
 
 from __future__ import annotations

@@ -340,8 +340,8 @@ class LocalRunning:
 
 
 EVERY_S: Final = 0.02
-"""Time between the begins of two attempts, unless one takes longer. With the counting clients that is a hundred a second
-at most; one costs 4 to 7 ms of CPU here, and 2 ms of a server that lets it connect."""
+"""Time between the begins of two attempts, unless one takes longer. With the counting clients these are a hundred a
+second at most; one costs 4 to 7 ms of CPU here, and 2 ms of a server that lets it connect."""
 
 
 def _attempts_argv(order: RunOrder) -> list[str]:

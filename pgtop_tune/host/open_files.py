@@ -122,9 +122,7 @@ def listeners(host: str, port: int, root: Path = ROOT) -> tuple[OpenFiles, ...] 
     if processes:
         return processes
     owners = ", ".join(sorted(map(account_name, set(inodes.values()))))
-    return Unavailable(
-        Reason.NO_PERMISSION, f"only root and {owners} can see the process that listens on port {port}"
-    )
+    return Unavailable(Reason.NO_PERMISSION, f"only root and {owners} can see the process that listens on port {port}")
 
 
 def _name(home: Path) -> str:

@@ -552,7 +552,8 @@ def _pooler_unseen(evidence: RunEvidence) -> Doubt | None:
     if not unseen or evidence.facts.direct:
         return None
     return doubt(
-        "POOLER-UNSEEN", NOTE,
+        "POOLER-UNSEEN",
+        NOTE,
         f"whether the pooler or proxy on the way is the limit is not known: {unseen}",
         "run pgtop-tune on the machine of the pooler, as root or the pooler's account",
     )

@@ -9,7 +9,14 @@ from msgspec.structs import replace
 
 from pgtop_tune.base.errors import JournalProblem, UsageProblem
 from pgtop_tune.experiment.plan.results import ExperimentLog, new_directory
-from pgtop_tune.experiment.slo.kept_search import KIND, SearchSubject, check_same, check_same_beginning, kept_search, write_search
+from pgtop_tune.experiment.slo.kept_search import (
+    KIND,
+    SearchSubject,
+    check_same,
+    check_same_beginning,
+    kept_search,
+    write_search,
+)
 from pgtop_tune.experiment.slo.search import SearchPlan
 
 SUBJECT = SearchSubject(server="1", objective="p95 < 20ms", load="read.sql", confirm_s=60)

@@ -394,8 +394,8 @@ async def path_facts(target: LoadTarget, spec: LoadSpec, interval: Interval, *, 
     processes: tuple[OpenFiles, ...] = ()
     unseen = "it is on the machine of pgbench"
     if from_here or not endpoint.of_this_machine:
-        places = _places(endpoint, pooler)
-        processes, unseen = await asyncio.to_thread(_processes, places, _servers(console))
+        on_the_way = _places(endpoint, pooler)
+        processes, unseen = await asyncio.to_thread(_processes, on_the_way, _servers(console))
     return PathFacts(
         clients=spec.clients,
         protocol=spec.protocol,
@@ -425,10 +425,10 @@ def _is_loopback(host: str) -> bool:
 
 def _places(endpoint: LoadEndpoint, pooler: Pooler | None) -> list[tuple[str, int]]:
     """Return the addresses of the load and of its pooler."""
-    places = [(endpoint.env.get("PGHOSTADDR") or endpoint.host, endpoint.port)]
+    addresses = [(endpoint.env.get("PGHOSTADDR") or endpoint.host, endpoint.port)]
     if pooler is not None and pooler.port is not None:
-        places.append((pooler.host, pooler.port))
-    return places
+        addresses.append((pooler.host, pooler.port))
+    return addresses
 
 
 def _servers(console: ConsoleSample | None) -> list[tuple[str, int]]:
@@ -438,15 +438,15 @@ def _servers(console: ConsoleSample | None) -> list[tuple[str, int]]:
 
 
 def _processes(
-    places: Iterable[tuple[str, int]], servers: Iterable[tuple[str, int]]
+    on_the_way: Iterable[tuple[str, int]], servers: Iterable[tuple[str, int]]
 ) -> tuple[tuple[OpenFiles, ...], str]:
-    """Return the processes that listen at all of these addresses, and why one of the places shows none."""
-    found = {place: listeners(*place) for place in dict.fromkeys((*places, *servers))}
+    """Return the processes that listen at all of these addresses, and why one of those on the way shows none."""
+    accepting = {address: listeners(*address) for address in dict.fromkeys((*on_the_way, *servers))}
     processes = {
         process.pid: process
-        for accepting in found.values()
-        if not isinstance(accepting, Unavailable)
-        for process in accepting
+        for listening in accepting.values()
+        if not isinstance(listening, Unavailable)
+        for process in listening
     }
-    unseen = (accepting.detail for place in places if isinstance(accepting := found[place], Unavailable))
-    return tuple(processes.values()), next(unseen, "")
+    reasons = (listening.detail for at in on_the_way if isinstance(listening := accepting[at], Unavailable))
+    return tuple(processes.values()), next(reasons, "")

@@ -135,8 +135,8 @@ _Address = IPv4Address | IPv6Address
 def _addresses(host: str) -> tuple[_Address, ...]:
     """Return the addresses of a name or an address; none where it has none."""
     try:
-        places = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM) if host else []
-        return tuple(ip_address(str(place[0]).partition("%")[0]) for *_, place in places)
+        rows = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM) if host else []
+        return tuple(ip_address(str(address[0]).partition("%")[0]) for *_, address in rows)
     except (OSError, ValueError):
         return ()
 
@@ -156,16 +156,16 @@ def _is_own(address: _Address) -> bool:
 
 def _tcp_inodes(root: Path, addresses: Iterable[_Address], port: int) -> dict[str, int]:
     """Return the sockets that listen at a port of these addresses, or of all, with the account of each."""
-    places = {_EVERY_ADDRESS, _EVERY_ADDRESS * 4}
+    accepting = {_EVERY_ADDRESS, _EVERY_ADDRESS * 4}
     for address in addresses:
-        places.add(_as_in_proc(address))
+        accepting.add(_as_in_proc(address))
         if address.version == 4:
-            places.add(_as_in_proc(ip_address(f"::ffff:{address}")))
+            accepting.add(_as_in_proc(ip_address(f"::ffff:{address}")))
     return {
         fields[9]: int(fields[7])
         for name in ("tcp", "tcp6")
         for fields in _lines(root / "proc/net" / name)
-        if len(fields) > 9 and fields[3] == _LISTENING and fields[1] in {f"{place}:{port:04X}" for place in places}
+        if len(fields) > 9 and fields[3] == _LISTENING and fields[1] in {f"{address}:{port:04X}" for address in accepting}
     }
 
 

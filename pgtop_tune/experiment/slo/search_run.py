@@ -48,7 +48,7 @@ from pgtop_tune.runtime.load_control import LoadSearch, SearchWish
 from pgtop_tune.runtime.run_frames import FrameKeeper
 
 _CLOSED_S: Final = 10
-_OF_CLOSED: Final = 0.25
+_OF_CLOSED: Final = 0.5
 """Share of the throughput without a rate with which a search begins."""
 _MOST_CLIENTS: Final = 1024
 _LEAST_CONFIRM_S: Final = 20

@@ -91,7 +91,7 @@ def test_a_slow_load_takes_longer_by_the_time_that_its_log_waits_and_known_probe
     planned = {rate: RateSearch(SearchPlan(start=rate, shares=()), []) for rate in (math.inf, 1000.0, 11.0, 1.0)}
     usual, quick, slow, slowest = (expected_s(search, seconds, 2) for search in planned.values())
     assert 0.0 < quick - usual < 10.0
-    assert slow - usual == pytest.approx(8 * 20.0)
-    assert slowest - usual == pytest.approx(8 * (165.0 - 30.0))
+    assert slow - usual == pytest.approx(11 * 20.0)
+    assert slowest - usual == pytest.approx(11 * (165.0 - 30.0))
     planned[11.0].tell(replace(outcome(11.0, 4.0), seconds=80))
-    assert expected_s(planned[11.0], seconds, 2) - usual == pytest.approx(7 * 50.0 - 33.0)
+    assert expected_s(planned[11.0], seconds, 2) - usual == pytest.approx(10 * 50.0 - 33.0)

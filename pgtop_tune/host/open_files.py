@@ -165,7 +165,9 @@ def _tcp_inodes(root: Path, addresses: Iterable[_Address], port: int) -> dict[st
         fields[9]: int(fields[7])
         for name in ("tcp", "tcp6")
         for fields in _lines(root / "proc/net" / name)
-        if len(fields) > 9 and fields[3] == _LISTENING and fields[1] in {f"{address}:{port:04X}" for address in accepting}
+        if len(fields) > 9
+        and fields[3] == _LISTENING
+        and fields[1] in {f"{address}:{port:04X}" for address in accepting}
     }
 
 

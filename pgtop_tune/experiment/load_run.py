@@ -443,24 +443,24 @@ class LoadRun:
 
     async def _commits(self, run: UnderWay) -> AcknowledgedCommits | None:
         """Return the commits of the counting clients and their rows; None for a run that replaces no clients."""
-        outage_run = self._runner.outage_run
-        if outage_run is None:
+        clients = self._runner.outage_clients
+        if clients is None:
             return None
         if isinstance(run.commits, str):
             return AcknowledgedCommits(problem=run.commits)
-        patience_s = COUNTED_WITHIN_S if outage_run.facts.state is RunState.FINISHED else _LOOK_DEADLINE_S
-        commits = await run.commits.compare(outage_run.acknowledged(), patience_s)
-        return replace(commits, problem=outage_run.uncounted or commits.problem)
+        patience_s = COUNTED_WITHIN_S if clients.finished else _LOOK_DEADLINE_S
+        commits = await run.commits.compare(clients.acknowledged, patience_s)
+        return replace(commits, problem=clients.uncounted or commits.problem)
 
     async def _outage(self, evidence: RunEvidence, commits: AcknowledgedCommits) -> OutageResult:
         # Our own session may need longer to come back than clients do.
         await self._keeper.until(_shows_server, _LOOK_DEADLINE_S)
-        outage_run = self._runner.outage_run
+        clients = self._runner.outage_clients
         return OutageResult(
             outages=outage_rows(evidence),
             changes=server_changes(self._keeper.frames),
             commits=commits,
-            waiting_clients=0 if outage_run is None else outage_run.waiting_clients,
+            waiting_clients=0 if clients is None else clients.waiting,
         )
 
     def _with_the_rest(self, frames: tuple[Frame, ...]) -> tuple[Frame, ...]:

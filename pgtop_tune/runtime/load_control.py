@@ -161,7 +161,7 @@ class LoadSearch(Struct, frozen=True, kw_only=True):
     """A search for the highest rate as it stands.
 
     Attributes:
-        objective: In words.
+        so_far: The objective and the interval so far, in words.
         now: The run under way in words; "" after the last one.
         ends_ms: Expected end, milliseconds since the epoch.
         outcomes: A line for each run so far. Scripts have foreign names.
@@ -169,7 +169,7 @@ class LoadSearch(Struct, frozen=True, kw_only=True):
         result: The result, its doubts, latencies and the bottleneck, a line each; () before the end. Foreign text.
     """
 
-    objective: str
+    so_far: str
     now: str
     ends_ms: float
     outcomes: tuple[str, ...] = ()

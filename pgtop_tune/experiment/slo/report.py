@@ -284,6 +284,13 @@ def expected_s(search: RateSearch, seconds: dict[StepKind, int], threads: int) -
     )
 
 
+def so_far_words(subject: SearchSubject, search: RateSearch | None) -> str:
+    """Return the interval so far; no run has been made before a search."""
+    low, high = (None, None) if search is None else search.ends()
+    holds = f"{rate_words(low)} per second hold it" if low else "no rate is known to hold it"
+    return f"{subject.objective}: {holds}" + (f", {rate_words(high)} break it" if high else "")
+
+
 def next_words(step: SearchStep) -> str:
     """Return the next run in words."""
     kind = {StepKind.LOWER: "confirming the lower end", StepKind.UPPER: "confirming the upper end"}

@@ -36,7 +36,14 @@ from pgtop_tune.experiment.slo.kept_search import (
 )
 from pgtop_tune.experiment.slo.objective import ObjectiveLimit, parse_objective
 from pgtop_tune.experiment.slo.rate_runs import SHORTEST_S, RateRuns, check_no_sleep, writes
-from pgtop_tune.experiment.slo.report import expected_s, next_words, outcome_line, rate_curve, result_sentences
+from pgtop_tune.experiment.slo.report import (
+    expected_s,
+    next_words,
+    outcome_line,
+    rate_curve,
+    result_sentences,
+    so_far_words,
+)
 from pgtop_tune.experiment.slo.search import RateEnding, RateSearch, SearchEnd, SearchPlan, SearchStep, StepKind
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
@@ -287,7 +294,7 @@ class SearchRun:
             left_s = min(left_s, self._until_s - time.monotonic())
         self._take_state(
             LoadSearch(
-                objective=self.subject.objective,
+                so_far=so_far_words(self.subject, search),
                 now=now,
                 ends_ms=1000.0 * (time.time() + left_s),
                 outcomes=tuple(outcome_line(outcome, self.limits) for outcome in outcomes),

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from pgtop_tune.experiment.slo.kept_search import SearchSubject
 from pgtop_tune.experiment.slo.objective import Judged, Standing, parse_objective
-from pgtop_tune.experiment.slo.report import chart_lines, expected_s, rate_curve, result_sentences
+from pgtop_tune.experiment.slo.report import chart_lines, expected_s, rate_curve, result_sentences, so_far_words
 from pgtop_tune.experiment.slo.search import (
     RateEnding,
     RateSearch,
@@ -86,12 +86,19 @@ def test_doubts_about_runs_that_confirm_stand_below_the_result_once_with_their_n
     ]
 
 
+def test_an_interval_so_far_has_the_rates_of_its_runs() -> None:
+    subject = SearchSubject(server="1", objective="p95 < 20ms", load="read.sql", confirm_s=60)
+    assert so_far_words(subject, None) == "p95 < 20ms: no rate is known to hold it"
+    found = search(outcome(162.5, 4.0), outcome(43_530.0, 90.0))
+    assert so_far_words(subject, found) == "p95 < 20ms: 162.5 per second hold it, 43530 break it"
+
+
 def test_a_slow_load_takes_longer_by_the_time_that_its_log_waits_and_known_probes_tell_more() -> None:
     seconds = dict.fromkeys(StepKind, 165)
     planned = {rate: RateSearch(SearchPlan(start=rate, shares=()), []) for rate in (math.inf, 1000.0, 11.0, 1.0)}
     usual, quick, slow, slowest = (expected_s(search, seconds, 2) for search in planned.values())
     assert 0.0 < quick - usual < 10.0
-    assert slow - usual == pytest.approx(8 * 20.0)
-    assert slowest - usual == pytest.approx(8 * (165.0 - 30.0))
+    assert slow - usual == pytest.approx(11 * 20.0)
+    assert slowest - usual == pytest.approx(11 * (165.0 - 30.0))
     planned[11.0].tell(replace(outcome(11.0, 4.0), seconds=80))
-    assert expected_s(planned[11.0], seconds, 2) - usual == pytest.approx(7 * 50.0 - 33.0)
+    assert expected_s(planned[11.0], seconds, 2) - usual == pytest.approx(10 * 50.0 - 33.0)

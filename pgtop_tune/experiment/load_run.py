@@ -279,7 +279,7 @@ class LoadRun:
         self._one_server = one_server
         self._restarts = restarts
         self._first: Instance | None = None
-        self._restarted = ""
+        self._restarted = self._unseen = ""
         self._runs = 0
 
     @property
@@ -493,7 +493,7 @@ class LoadRun:
         Raises:
             PgtopError: The run cannot begin; nothing was changed.
         """
-        self._runner.endpoint, self._runner.path = cell.target.endpoint, ()
+        self._runner.endpoint, self._runner.path, self._unseen = cell.target.endpoint, (), ""
         tables: tuple[DatasetTable, ...] = ()
         try:
             sql_session = await self._open_sql_session()
@@ -543,6 +543,7 @@ class LoadRun:
             warnings=tuple(warnings),
             proven=proven,
             restarted=self._restarted,
+            unseen=self._unseen,
         )
         return asked_run, facts
 
@@ -671,6 +672,7 @@ class LoadRun:
             return []
         facts = await path_facts(cell.target, cell.spec, interval, from_here=not self._runner.machine)
         self._runner.path = () if cell.target.direct else between(facts)
+        self._unseen = facts.unseen
         path_limits = limits(facts)
         for limit in path_limits:
             if limit.refuses:

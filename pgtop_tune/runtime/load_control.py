@@ -202,6 +202,12 @@ class LoadSeries(Struct, frozen=True):
     problem: str = ""
 
 
+_COMPARED: Final = {
+    "steps": "the steps of the load are compared with each other",
+    "search": "the search for the highest rate compares its runs with each other",
+}
+
+
 class LoadState(Struct, frozen=True):
     """State of runs and data sets.
 
@@ -224,6 +230,11 @@ class LoadState(Struct, frozen=True):
     making: MakingProgress | None = None
     made: DataSetMade | None = None
     series: LoadSeries | None = None
+
+    @property
+    def compares(self) -> str:
+        """Return why the server has to stay as it is: runs are compared with each other; "" where they are not."""
+        return _COMPARED.get(self.doing, "")
 
 
 class LoadChange(StrEnum):

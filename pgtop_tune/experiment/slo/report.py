@@ -175,10 +175,10 @@ def _generator_limit(search: RateSearch) -> str:
     highest = max(measured, key=lambda outcome: outcome.tps or 0.0, default=None)
     if highest is None or not highest.demand or not highest.tps:
         return ""
-    own = f"so its own limit is near {rate_words(highest.tps * 100.0 / highest.demand)}"
+    distance = f"so its own limit is near {rate_words(highest.tps * 100.0 / highest.demand)}"
     return (
         f"load generator: its busiest thread was at {highest.demand:.0f} % at {rate_words(highest.tps)} per second,"
-        f" {own if highest.demand >= _TELLS else 'far from its own limit'}"
+        f" {distance if highest.demand >= _TELLS else 'far from its own limit'}"
     )
 
 

@@ -30,7 +30,7 @@ from pgtop_tune.runtime.session import Session
 
 SETTLE_S: Final = 3
 """Seconds at the start of a run that do not count: connections, and an empty queue."""
-CURVE_S: Final = 20
+CURVE_S: Final = 15
 SHORTEST_S: Final = 60
 """Seconds of a run that confirms, where no checkpoint asks for more."""
 _BUSY: Final = 0.8

@@ -31,6 +31,8 @@ _WIDE: Final = 1.21
 """Ratio of the ends above which the result says why."""
 _PROBE_S: Final = 30.0
 _BETWEEN_S: Final = 3.0
+_TELLS: Final = 10.0
+"""CPU time of a thread, in per cent, below which its growth with the rate is not known."""
 _BLOCK_LINES: Final = 110
 """Transactions whose lines pgbench hands to the kernel at once: 4096 bytes of its log."""
 _LAG_COUNTS: Final = (
@@ -173,10 +175,10 @@ def _generator_limit(search: RateSearch) -> str:
     highest = max(measured, key=lambda outcome: outcome.tps or 0.0, default=None)
     if highest is None or not highest.demand or not highest.tps:
         return ""
-    limit = highest.tps * 100.0 / highest.demand
+    distance = f"so its own limit is near {rate_words(highest.tps * 100.0 / highest.demand)}"
     return (
         f"load generator: its busiest thread was at {highest.demand:.0f} % at {rate_words(highest.tps)} per second,"
-        f" so its own limit is near {rate_words(limit)}"
+        f" {distance if highest.demand >= _TELLS else 'far from its own limit'}"
     )
 
 

@@ -31,7 +31,7 @@ from pgtop_tune.experiment.run_guard import RunGuard
 from pgtop_tune.experiment.server_times import OpenSqlSession, RoleCounters, ServerClock
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
-from pgtop_tune.metrics.outage import outage_rows, server_changes
+from pgtop_tune.metrics.outage import outage_rows, server_changes, silent_s
 from pgtop_tune.metrics.run_evidence import RunEvidence, evidence_of
 from pgtop_tune.metrics.server import client_backends, number
 from pgtop_tune.metrics.steady_state import SILENT, unrest
@@ -279,7 +279,7 @@ class LoadRun:
         self._one_server = one_server
         self._restarts = restarts
         self._first: Instance | None = None
-        self._restarted = ""
+        self._restarted = self._unseen = ""
         self._runs = 0
 
     @property
@@ -461,6 +461,7 @@ class LoadRun:
             changes=server_changes(self._keeper.frames),
             commits=commits,
             waiting_clients=0 if clients is None else clients.waiting,
+            silent_s=silent_s(evidence),
         )
 
     def _with_the_rest(self, frames: tuple[Frame, ...]) -> tuple[Frame, ...]:
@@ -493,7 +494,7 @@ class LoadRun:
         Raises:
             PgtopError: The run cannot begin; nothing was changed.
         """
-        self._runner.endpoint, self._runner.path = cell.target.endpoint, ()
+        self._runner.endpoint, self._runner.path, self._unseen = cell.target.endpoint, (), ""
         tables: tuple[DatasetTable, ...] = ()
         try:
             sql_session = await self._open_sql_session()
@@ -543,6 +544,7 @@ class LoadRun:
             warnings=tuple(warnings),
             proven=proven,
             restarted=self._restarted,
+            unseen=self._unseen,
         )
         return asked_run, facts
 
@@ -671,6 +673,7 @@ class LoadRun:
             return []
         facts = await path_facts(cell.target, cell.spec, interval, from_here=not self._runner.machine)
         self._runner.path = () if cell.target.direct else between(facts)
+        self._unseen = facts.unseen
         path_limits = limits(facts)
         for limit in path_limits:
             if limit.refuses:

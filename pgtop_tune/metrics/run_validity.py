@@ -243,6 +243,7 @@ MANY_CLIENTS: Final = 64
 QUEUED: Final = 25.0
 LOST_UP_TO_PERCENT: Final = 1.0
 LOAD_CHANGED: Final = "LOAD-CHANGED"
+OUTAGE: Final = "OUTAGE"
 _NO_ROOM: Final = (
     "too many clients",
     "too many connections",
@@ -315,7 +316,7 @@ def _aborted(evidence: RunEvidence) -> Doubt | None:
     if evidence.run.ended_for != ABORTED:
         return None
     reason = f"ended after {evidence.seconds:.0f} s: {evidence.run.message}"
-    return doubt("ABORTED", INVALID, reason, "--abort-if has the condition", seconds=evidence.seconds)
+    return doubt("ABORTED", INVALID, reason, "use a lower load, or change the condition", seconds=evidence.seconds)
 
 
 def _skipped(evidence: RunEvidence) -> Doubt | None:
@@ -380,7 +381,8 @@ def _scale(evidence: RunEvidence) -> Doubt | None:
 
 def _not_steady(evidence: RunEvidence) -> Doubt | None:
     state = evidence.steady
-    if state.steady is not False:
+    if state.steady is not False or evidence.run.outages:
+        # OUTAGE says why.
         return None
     return doubt(
         "NOT-STEADY",
@@ -410,8 +412,8 @@ def _outage(evidence: RunEvidence) -> Doubt | None:
         return None
     lost, left_out_s = sum(span.lost_clients for span in spans), sum(line.left_out for line in evidence.progress)
     return doubt(
-        "OUTAGE", NOTE,
-        f"{units.counted(lost, 'client')} were lost in {units.counted(len(spans), 'outage')}: throughput and latencies leave out {left_out_s} s without them",
+        OUTAGE, NOTE,
+        f"{units.counted(lost, 'client')} {'was' if lost == 1 else 'were'} lost in {units.counted(len(spans), 'outage')}: throughput and latencies leave out {left_out_s} s without them",
         "compare the outage's own figures", outages=len(spans), lost_clients=lost, left_out_s=left_out_s,
     )  # fmt: skip
 
@@ -547,11 +549,23 @@ def _unproven(evidence: RunEvidence) -> Doubt | None:
     )  # fmt: skip
 
 
+def _pooler_unseen(evidence: RunEvidence) -> Doubt | None:
+    unseen = evidence.facts.unseen
+    if not unseen or evidence.facts.direct:
+        return None
+    return doubt(
+        "POOLER-UNSEEN",
+        NOTE,
+        f"whether the pooler or proxy on the way is the limit is not known: {unseen}",
+        "run pgtop-tune on the machine of the pooler, as root or the pooler's account",
+    )
+
+
 RULES: Final[tuple[Rule, ...]] = (
     Rule("RUN-FAILED", "pgbench failed; its tps line does not count.", "pgbench's exit status", _failed),
     Rule("CONNECTION-ERRORS", "Clients could not connect.", "pgbench's messages on stderr", _connection_errors),
     Rule("RUN-PARTIAL", "The run was stopped early.", "Ctrl-C, a signal, the stop key", _stopped),
-    Rule("ABORTED", "A condition of --abort-if ended the run.", "the option", _aborted),
+    Rule("ABORTED", "A condition that the operator set ended the run.", "--abort-if, or 'abort if' of the form", _aborted),
     Rule("OVERLOADED", "The rate was more than the server did, so that the backlog grew until the end.", "schedule lag and latency rise at every look together, `metrics.overload`", overloaded),
     Rule("FAILED-TRANSACTIONS", "Transactions failed (serialization, deadlocks, other errors), all tries counted; pgbench leaves them out of its figures.", f"report: number of failed transactions; above 0 a note, above {NOTED_UP_TO_PERCENT:.0f} % suspect, above {COUNTS_UP_TO_PERCENT:.0f} % or of another kind without --continue-on-error invalid", transactions_failed),
     Rule("SKIPPED", "Scheduled transactions were skipped.", "report: number of transactions skipped; > 0", _skipped),
@@ -566,6 +580,7 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule("SERVER-UNPROVEN", "There is no proof that the load ran on the watched server.", "start of the postmaster at the load's address, inet_server_addr(), inet_server_port() and pg_backend_pid() compared with the address and process of the load's connection", _unproven),
     Rule("CLIENT-BOUND", "pgbench is the limit, not the server.", "/proc/PID/task: CPU + waiting for a CPU of one thread ≥ 90 %, at least half of it CPU; without threads Client waits of the load's sessions ≥ 80 %", _client_bound),
     Rule("POOLER-BOUND", "A pooler or proxy is a limit of the load.", "/proc/PID/task of the processes that listen at the endpoint on this machine: CPU + waiting for a CPU of one thread ≥ 90 %, at least half of it CPU", around.pooler_bound),
+    Rule("POOLER-UNSEEN", "The CPU time of the pooler or proxy on the way is not known.", "the process that listens at the endpoint: on another machine, or of another account", _pooler_unseen),
     Rule("CPU-CONTENTION", "pgbench had to wait for a CPU.", "/proc/PID/task/TID/schedstat: a thread waited ≥ 25 % of the time", _cpu_contention),
     Rule("FEW-THREADS", "One thread serves more than 64 clients.", "-j and -c", _few_threads),
     Rule("SCALE-BELOW-CLIENTS", "Clients of the TPC-B-like script queue for few branch rows.", "scaling factor < clients", _scale),
@@ -576,7 +591,7 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule("SWAP", "The machine swapped.", "/proc/vmstat: Δ(pswpin + pswpout) > 0", around.swap),
     Rule("STEAL", "The hypervisor took CPU time away.", "/proc/stat: Δ steal / Δ all > 1 %", around.steal),
     Rule(LOAD_CHANGED, "Clients or rate changed during the run.", "phases, keys: changes of pgbench's processes", _load_changed),
-    Rule("OUTAGE", "Clients were lost and replaced (--through-outage).", "pgbench's messages about aborted clients", _outage),
+    Rule(OUTAGE, "Clients were lost and replaced (--through-outage).", "pgbench's messages about aborted clients", _outage),
     Rule("GENERATOR-LOST", "One of several machines of the load ended early.", "exit status of its pgbench", _generator_lost),
     Rule("GENERATOR-BEHIND", "One of several machines of the load did not reach its part of the rate.", "its report: transactions / seconds < 99 % of its rate less two standard deviations", _generator_behind),
     Rule("NOT-STEADY", "Throughput did not settle.", "MSER-5 and the drift after its warm-up, `metrics.steady_state`", _not_steady),
@@ -610,8 +625,9 @@ def why_no_reference(state: str, raised: Sequence[Doubt]) -> str:
         return "failed"
     if state == RunState.STOPPED:
         return "was stopped early"
-    if any(doubt.id == LOAD_CHANGED for doubt in raised):
-        return "changed its clients or its rate"
+    reasons = {LOAD_CHANGED: "changed its clients or its rate", OUTAGE: "went through an outage"}
+    if reason := next((reasons[doubt.id] for doubt in raised if doubt.id in reasons), ""):
+        return reason
     invalid = next((doubt for doubt in raised if doubt.verdict is INVALID), None)
     return "" if invalid is None else f"is not valid ({invalid.id})"
 

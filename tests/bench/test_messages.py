@@ -34,7 +34,7 @@ def test_common_failures_keep_their_words_and_get_a_hint(name: str, words: str, 
     assert "could not create connection" not in said
 
 
-@pytest.mark.parametrize("major", [14, 15, 16, 17, 18])
+@pytest.mark.parametrize("major", [14, 15, 16, 17, 18, 19])
 @pytest.mark.parametrize(
     ("name", "words"),
     [

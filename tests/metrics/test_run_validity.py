@@ -9,10 +9,11 @@ import pytest
 from msgspec.structs import replace
 
 from pgtop_tune.metrics.run_evidence import evidence_of
-from pgtop_tune.metrics.run_validity import RULES, doubts
+from pgtop_tune.metrics.run_validity import RULES, doubts, why_no_reference
 from pgtop_tune.model.absence import NOT_RECORDED, Unavailable
 from pgtop_tune.model.bench import ClientGroup, LoadLevel, PathProcess, PhaseSpan, RunState
 from pgtop_tune.model.host import CpuSample, CpuTimes, MemorySample
+from pgtop_tune.model.outage import OutageSpan
 from pgtop_tune.model.postgres import (
     Activity,
     CheckpointCounters,
@@ -327,6 +328,14 @@ def test_a_pooler_without_time_beside_others_that_have_none_is_not_blamed_alone(
     assert "CLIENT-BOUND" in both
 
 
+def test_a_pooler_that_was_not_seen_is_neither_blamed_nor_cleared() -> None:
+    unseen = replace(FACTS, direct=False, unseen="only root and postgres can see the process that listens on port 6432")
+    doubt = found(unseen)["POOLER-UNSEEN"]
+    assert doubt.verdict is RunVerdict.NOTE
+    assert doubt.reason.endswith("only root and postgres can see the process that listens on port 6432")
+    assert "POOLER-UNSEEN" not in found(replace(unseen, direct=True)), "a server that is far has no pooler"
+
+
 def test_sessions_that_wait_for_a_pooler_without_time_do_not_make_a_far_pgbench_the_limit() -> None:
     assert "CLIENT-BOUND" in pooled(20, run={"machine": "ssh://load"})
     limited = pooled(99, run={"machine": "ssh://load"})
@@ -503,6 +512,14 @@ def test_swapping_and_stolen_time() -> None:
 def test_a_throughput_that_falls_is_not_steady_and_a_short_run_is_short() -> None:
     assert "NOT-STEADY" in found(tps=lambda second: 1000.0 - 8 * second)
     assert found(seconds=10)["SHORT-RUN"].verdict is RunVerdict.NOTE
+
+
+def test_a_run_with_an_outage_is_neither_steady_nor_a_reference() -> None:
+    span = OutageSpan(first_error_ms=EPOCH_MS + 30_000.0, lost_clients=1)
+    raised = found(tps=lambda second: 1000.0 - 8 * second, run={"outages": (span,), "through_outage": True})
+    assert "NOT-STEADY" not in raised
+    assert raised["OUTAGE"].reason.startswith("1 client was lost in 1 outage")
+    assert why_no_reference(RunState.FINISHED, tuple(raised.values())) == "went through an outage"
 
 
 def test_a_value_that_could_lose_data_for_a_part_of_the_run_stains_all_of_it() -> None:

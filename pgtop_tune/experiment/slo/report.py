@@ -31,6 +31,8 @@ _WIDE: Final = 1.21
 """Ratio of the ends above which the result says why."""
 _PROBE_S: Final = 30.0
 _BETWEEN_S: Final = 3.0
+_TELLS: Final = 10.0
+"""CPU time of a thread, in per cent, below which its growth with the rate is not known."""
 _BLOCK_LINES: Final = 110
 """Transactions whose lines pgbench hands to the kernel at once: 4096 bytes of its log."""
 _LAG_COUNTS: Final = (
@@ -173,10 +175,10 @@ def _generator_limit(search: RateSearch) -> str:
     highest = max(measured, key=lambda outcome: outcome.tps or 0.0, default=None)
     if highest is None or not highest.demand or not highest.tps:
         return ""
-    limit = highest.tps * 100.0 / highest.demand
+    distance = f"so its own limit is near {rate_words(highest.tps * 100.0 / highest.demand)}"
     return (
         f"load generator: its busiest thread was at {highest.demand:.0f} % at {rate_words(highest.tps)} per second,"
-        f" so its own limit is near {rate_words(limit)}"
+        f" {distance if highest.demand >= _TELLS else 'far from its own limit'}"
     )
 
 
@@ -282,6 +284,13 @@ def expected_s(search: RateSearch, seconds: dict[StepKind, int], threads: int) -
     return math.fsum(
         max(runs, 0) * (min(run_s, seconds[kind]) + _BETWEEN_S) for kind, (runs, run_s) in expected.items()
     )
+
+
+def so_far_words(subject: SearchSubject, search: RateSearch | None) -> str:
+    """Return the interval so far; no run has been made before a search."""
+    low, high = (None, None) if search is None else search.ends()
+    holds = f"{rate_words(low)} per second hold it" if low else "no rate is known to hold it"
+    return f"{subject.objective}: {holds}" + (f", {rate_words(high)} break it" if high else "")
 
 
 def next_words(step: SearchStep) -> str:

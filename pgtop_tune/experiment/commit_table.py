@@ -10,6 +10,8 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from typing import Final
 
+from msgspec.structs import replace
+
 from pgtop_tune.base.errors import ConnectionProblem, PgtopError, ServerProblem
 from pgtop_tune.base.foreign_answers import decodes
 from pgtop_tune.base.safe_text import one_line
@@ -89,12 +91,7 @@ class CommitTable:
                     commits = await self._count(sql_session, acknowledged)
             except PgtopError as problem:
                 commits = _unknown(acknowledged, problem.message)
-            return AcknowledgedCommits(
-                clients=commits.clients,
-                problem=commits.problem,
-                other_rows=commits.other_rows,
-                left_behind=await self._drop(sql_session),
-            )
+            return replace(commits, left_behind=await self._drop(sql_session))
 
     @decodes
     async def _count(self, sql_session: SqlSession, acknowledged: Sequence[AcknowledgedLines]) -> AcknowledgedCommits:
@@ -112,7 +109,11 @@ class CommitTable:
             for row, (_, committed, further) in zip(acknowledged, counts, strict=True)
         ]
         matched = sum(int(str(committed)) + int(str(further)) for _, committed, further in counts)
-        return AcknowledgedCommits(clients=tuple(clients), other_rows=int(str(total)) - matched)
+        return AcknowledgedCommits(
+            clients=tuple(clients),
+            other_rows=int(str(total)) - matched,
+            counted_on=(await sql_session.server()).endpoint,
+        )
 
     async def _drop(self, sql_session: SqlSession) -> str:
         """Drop the table, and the schema when it is empty; return why the table stays."""

@@ -124,6 +124,19 @@ def server_changes(frames: Sequence[Frame]) -> tuple[ServerChange, ...]:
     return tuple(changes)
 
 
+def primary_elsewhere(frame: Frame, counted_on: str) -> str:
+    """Return the address of a server that takes writes beside the one whose rows were counted; "" without one.
+
+    Args:
+        frame: Read after the count.
+        counted_on: Address of the server that answered the count; "" where none did.
+    """
+    watched = sections.server(frame)
+    if not counted_on or isinstance(watched, Unavailable) or watched.in_recovery or watched.endpoint == counted_on:
+        return ""
+    return watched.endpoint
+
+
 def _kind(before: ServerFacts, now: ServerFacts) -> str:
     """Return the kind of a change; "" for none."""
     if before.system_identifier and now.system_identifier and before.system_identifier != now.system_identifier:

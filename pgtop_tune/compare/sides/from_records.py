@@ -312,10 +312,17 @@ def _run(record: RunRecord) -> ComparedRun:
         whole_run={} if exact else {figure: value for figure, value in percentiles.items() if value is not None},
         doubts=tuple(_doubts(record.validity)),
         summary=summary,
-        spec=replace(record.spec, profile=record.profile) if record.profile else None,
+        spec=_spec_of(record),
         scripts=tuple(script.sha256 for script in record.scripts if script.sha256),
         outage=record.outage,
     )
+
+
+def _spec_of(record: RunRecord) -> LoadSpec | None:
+    """Return the load to run again; None where an older record names no profile and no scripts."""
+    if record.profile:
+        return replace(record.spec, profile=record.profile)
+    return record.spec if record.spec.scripts else None
 
 
 def _take_latencies(gathered: Gathered, record: RunRecord) -> bool:

@@ -34,6 +34,8 @@ _RACES: Final = ("23505", "42P06", "3F000")
 """sqlstates where another run creates or drops the schema at this moment: unique_violation, duplicate_schema,
 invalid_schema_name."""
 _MOST_RACES: Final = 10
+_LOCAL: Final = "SET LOCAL synchronous_commit = local;"
+"""Begins statements that outlive a crash, and need not wait for a standby, whatever the load's commits do."""
 _NOW: Final = "SELECT extract(epoch FROM now())::bigint"
 _HAS_SCHEMA: Final = "SELECT to_regnamespace(%s) IS NOT NULL"
 _TABLES: Final = """
@@ -119,12 +121,12 @@ class CommitTable:
         """Drop the table, and the schema when it is empty; return why the table stays."""
         try:
             async with _within(_STATEMENTS_S):
-                await sql_session.execute(f"DROP TABLE IF EXISTS {SCHEMA}.{self._name}")
+                await sql_session.execute(f"{_LOCAL} DROP TABLE IF EXISTS {SCHEMA}.{self._name}")
         except PgtopError as problem:
             return _left_behind(self._name, problem.message)
         try:
             async with _within(_STATEMENTS_S):
-                await sql_session.execute(f"DROP SCHEMA {SCHEMA}")
+                await sql_session.execute(f"{_LOCAL} DROP SCHEMA {SCHEMA}")
         except PgtopError:
             # Another run has a table there, or another role owns the schema.
             pass
@@ -207,7 +209,9 @@ async def _created(sql_session: SqlSession, duration_s: float) -> str:
         old = _NAME.fullmatch(str(name))
         if old is not None and int(old[1]) < int(str(now_s)):
             try:
-                await sql_session.execute(f"SET LOCAL lock_timeout = '1s'; DROP TABLE IF EXISTS {SCHEMA}.{old[0]}")
+                await sql_session.execute(
+                    f"{_LOCAL} SET LOCAL lock_timeout = '1s'; DROP TABLE IF EXISTS {SCHEMA}.{old[0]}"
+                )
             except ServerProblem:
                 # Its run may still count in it.
                 continue
@@ -216,9 +220,8 @@ async def _created(sql_session: SqlSession, duration_s: float) -> str:
         [(has_schema,)] = await sql_session.rows(_HAS_SCHEMA, [SCHEMA])
         schema = "" if has_schema else f"CREATE SCHEMA {SCHEMA};"
         try:
-            # The table outlives a crash, whatever the load's commits do.
             await sql_session.execute(
-                f"SET LOCAL synchronous_commit = local; {schema}"
+                f"{_LOCAL} {schema}"
                 f" CREATE TABLE {SCHEMA}.{name} (group_number int, attempt int, client int, n bigint)"
             )
             break

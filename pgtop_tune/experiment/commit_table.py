@@ -221,8 +221,7 @@ async def _created(sql_session: SqlSession, duration_s: float) -> str:
         schema = "" if has_schema else f"CREATE SCHEMA {SCHEMA};"
         try:
             await sql_session.execute(
-                f"{_LOCAL} {schema}"
-                f" CREATE TABLE {SCHEMA}.{name} (group_number int, attempt int, client int, n bigint)"
+                f"{_LOCAL} {schema} CREATE TABLE {SCHEMA}.{name} (group_number int, attempt int, client int, n bigint)"
             )
             break
         except ServerProblem as problem:

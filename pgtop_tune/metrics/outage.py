@@ -104,7 +104,9 @@ def silent_s(evidence: RunEvidence) -> float:
             silence.zero_s
             for sample in evidence.samples
             for silence in sample.silences
-            if not any(silence.since_ms < end and begin < (silence.until_ms or math.inf) for begin, end in spans)
+            # Before the first transaction, clients are connecting.
+            if silence.usual_ms is not None
+            and not any(silence.since_ms < end and begin < (silence.until_ms or math.inf) for begin, end in spans)
         ),
         default=0.0,
     )

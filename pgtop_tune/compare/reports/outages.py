@@ -95,8 +95,8 @@ def commit_lines(commits: AcknowledgedCommits) -> list[str]:
         )
     if commits.elsewhere:
         lines.append(
-            f"two servers take writes: the rows of {commits.counted_on} were counted, those of {commits.elsewhere} were "
-            "not, and its table stays"
+            f"two servers take writes: the rows of {commits.counted_on} were counted, those of {commits.elsewhere} "
+            "were not, and its table stays"
         )
     return [*lines, commits.left_behind] if commits.left_behind else lines
 

@@ -10,6 +10,8 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from typing import Final
 
+from msgspec.structs import replace
+
 from pgtop_tune.base.errors import ConnectionProblem, PgtopError, ServerProblem
 from pgtop_tune.base.foreign_answers import decodes
 from pgtop_tune.base.safe_text import one_line
@@ -32,6 +34,8 @@ _RACES: Final = ("23505", "42P06", "3F000")
 """sqlstates where another run creates or drops the schema at this moment: unique_violation, duplicate_schema,
 invalid_schema_name."""
 _MOST_RACES: Final = 10
+_LOCAL: Final = "SET LOCAL synchronous_commit = local;"
+"""Begins statements that outlive a crash, and need not wait for a standby, whatever the load's commits do."""
 _NOW: Final = "SELECT extract(epoch FROM now())::bigint"
 _HAS_SCHEMA: Final = "SELECT to_regnamespace(%s) IS NOT NULL"
 _TABLES: Final = """
@@ -86,12 +90,7 @@ class CommitTable:
                     commits = await self._count(sql_session, acknowledged)
             except PgtopError as problem:
                 commits = _unknown(acknowledged, problem.message)
-            return AcknowledgedCommits(
-                clients=commits.clients,
-                problem=commits.problem,
-                other_rows=commits.other_rows,
-                left_behind=await self._drop(sql_session),
-            )
+            return replace(commits, left_behind=await self._drop(sql_session))
 
     @decodes
     async def _count(self, sql_session: SqlSession, acknowledged: Sequence[AcknowledgedLines]) -> AcknowledgedCommits:
@@ -109,18 +108,22 @@ class CommitTable:
             for row, (_, committed, further) in zip(acknowledged, counts, strict=True)
         ]
         matched = sum(int(str(committed)) + int(str(further)) for _, committed, further in counts)
-        return AcknowledgedCommits(clients=tuple(clients), other_rows=int(str(total)) - matched)
+        return AcknowledgedCommits(
+            clients=tuple(clients),
+            other_rows=int(str(total)) - matched,
+            counted_on=(await sql_session.server()).endpoint,
+        )
 
     async def _drop(self, sql_session: SqlSession) -> str:
         """Drop the table, and the schema when it is empty; return why the table stays."""
         try:
             async with _within(_STATEMENTS_S):
-                await sql_session.execute(f"DROP TABLE IF EXISTS {SCHEMA}.{self._name}")
+                await sql_session.execute(f"{_LOCAL} DROP TABLE IF EXISTS {SCHEMA}.{self._name}")
         except PgtopError as problem:
             return _left_behind(self._name, problem.message)
         try:
             async with _within(_STATEMENTS_S):
-                await sql_session.execute(f"DROP SCHEMA {SCHEMA}")
+                await sql_session.execute(f"{_LOCAL} DROP SCHEMA {SCHEMA}")
         except PgtopError:
             # Another run has a table there, or another role owns the schema.
             pass
@@ -207,7 +210,9 @@ async def _created(sql_session: SqlSession, duration_s: float) -> str:
         old = _NAME.fullmatch(str(name))
         if old is not None and int(old[1]) < int(str(now_s)):
             try:
-                await sql_session.execute(f"SET LOCAL lock_timeout = '1s'; DROP TABLE IF EXISTS {SCHEMA}.{old[0]}")
+                await sql_session.execute(
+                    f"{_LOCAL} SET LOCAL lock_timeout = '1s'; DROP TABLE IF EXISTS {SCHEMA}.{old[0]}"
+                )
             except ServerProblem:
                 # Its run may still count in it.
                 continue
@@ -216,10 +221,8 @@ async def _created(sql_session: SqlSession, duration_s: float) -> str:
         [(has_schema,)] = await sql_session.rows(_HAS_SCHEMA, [SCHEMA])
         schema = "" if has_schema else f"CREATE SCHEMA {SCHEMA};"
         try:
-            # The table outlives a crash, whatever the load's commits do.
             await sql_session.execute(
-                f"SET LOCAL synchronous_commit = local; {schema}"
-                f" CREATE TABLE {SCHEMA}.{name} (group_number int, attempt int, client int, n bigint)"
+                f"{_LOCAL} {schema} CREATE TABLE {SCHEMA}.{name} (group_number int, attempt int, client int, n bigint)"
             )
             break
         except ServerProblem as problem:

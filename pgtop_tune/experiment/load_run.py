@@ -350,8 +350,8 @@ class LoadRun:
         before = await self._clock.before(where.user, where.dbname) if spec.per_statement else None
         commits: CommitTable | str = ""
         if spec.through_outage:
-            commits = await create_table(self._open_sql_session, spec.duration_s or 0)
-        counting = commits.counting(direct=facts.direct) if isinstance(commits, CommitTable) else None
+            commits = await create_table(self._open_sql_session, spec.duration_s or 0, direct=facts.direct)
+        counting = commits.counting if isinstance(commits, CommitTable) else None
         try:
             number = await self._start(spec, counting)
         except BaseException:

@@ -16,9 +16,7 @@ from pgtop_tune.model.bench import LatencySecond, LoadSpec, ScriptChoice
 SCRIPT: Final = Path(__file__).with_name("commits.sql")
 ATTEMPT: Final = "attempt"
 CLIENTS: Final = 2
-_PER_SECOND: Final = 50.0
 _LINE: Final = re.compile(rb"(\d{1,9}) \d+ \d+ \d+ \d{10} \d{1,6}(?: .*)?")
-_KILLED: Final = 128
 
 
 class CountingClients(Struct, frozen=True):
@@ -43,7 +41,6 @@ class CountingClients(Struct, frozen=True):
         return LoadSpec(
             clients=CLIENTS,
             threads=1,
-            rate_per_s=_PER_SECOND,
             protocol="simple",
             scripts=(ScriptChoice(str(SCRIPT)),),
             variables=tuple((variables if again else {**variables, ATTEMPT: "1"}).items()),
@@ -64,6 +61,22 @@ class AcknowledgedLines(Struct, frozen=True):
     client: int
     lines: int
     unknown: str = ""
+
+
+class OutageClients(Struct, frozen=True):
+    """The clients of a run that replaces lost ones, after its end.
+
+    Attributes:
+        acknowledged: The log lines of each counting client.
+        uncounted: Why the counting clients did not stay; "" else. Foreign text.
+        waiting: Clients that still waited for an answer when the run was over, and were ended by force.
+        finished: The run ended by itself.
+    """
+
+    acknowledged: tuple[AcknowledgedLines, ...]
+    uncounted: str
+    waiting: int
+    finished: bool
 
 
 class CommitLog:
@@ -118,7 +131,7 @@ class CommitLog:
         ]
 
     def _doubt(self, group: PgbenchGroup) -> str:
-        if group.status is None or group.status > _KILLED:
+        if group.status is None or group.status < 0:
             return "its pgbench was killed, with the end of its log"
         processed = None if group.report is None else group.report.processed
         if processed is None:

@@ -29,12 +29,12 @@ from pgtop_tune.model.bench import (
     ScriptReport,
     StatementReport,
 )
-from pgtop_tune.process.attempts import AGAIN, OF_ATTEMPTS
+from pgtop_tune.process.attempts import AGAIN
 
 STOP_GRACE_S: Final = 3.0
 """For pgbench to end in order: transactions under way are finished, log and report are written."""
-
-
+_SIGNALLED: Final = 128
+"""A higher status of `Running.follow` is that of a program that a signal ended."""
 _PATIENCE_S: Final = 3.0
 """The longest wait for the progress line of a group; one that comes later counts in the next second."""
 
@@ -51,21 +51,59 @@ class GroupLog(Protocol):
     def close(self) -> None: ...
 
 
+class GroupListener(Struct, frozen=True):
+    """The callbacks of a run.
+
+    Attributes:
+        take_line: Takes each progress line.
+        take_end: Is called once, when pgbench is gone and all of its output was read.
+        take_message: Takes each other line of stderr.
+        take_attempt: Takes what `process/attempts` reports.
+    """
+
+    take_line: Callable[[PgbenchGroup, BenchProgress], None]
+    take_end: Callable[[PgbenchGroup], None]
+    take_message: Callable[[PgbenchGroup, str], None]
+    take_attempt: Callable[[PgbenchGroup, str], None]
+
+
+class GroupOrder(Struct, frozen=True):
+    """An order to start a pgbench of a run.
+
+    Attributes:
+        number: From 1 in the run.
+        level: Its clients and rate.
+        listener: Hears of it.
+        started_ms: Begin of the run, or of the change.
+        generator: Number of the machine, from 0.
+        bounded: It ends by itself, with the time, or the transactions, of the run; else it is stopped.
+        again: Start it again until its clients are connected (`process/attempts`).
+        waits: The first attempt waits for `PgbenchGroup.begin_attempts`.
+    """
+
+    number: int
+    level: LoadLevel
+    listener: GroupListener
+    started_ms: int
+    generator: int = 0
+    bounded: bool = False
+    again: bool = False
+    waits: bool = False
+
+
 class PgbenchGroup:
     """A pgbench of a run, running or ended.
 
     Args:
+        facts: As a frame has it.
         spawned_ms: Time at which its process was started.
-        bounded: Whether it ends by itself: by its time, or its number of transactions.
-        take_line: Takes each progress line.
-        take_end: Is called once, when pgbench is gone and all of its output was read.
-        take_message: Takes each other line of stderr.
 
     Attributes:
         facts: As a frame has it.
-        leaving: Whether its end is next_level.
+        leaving: Whether it was told to end.
         forced: Whether it did not end in order when it was asked to.
-        status: Exit status of pgbench, 128 + n where signal n ended it; None while it runs, and after a torn-down loop.
+        status: Exit status of pgbench, negative for the signal that ended it; None while it runs, and after a torn-down
+            loop.
         report: pgbench's final report, None while it runs and where there was none.
         stdout: Text that it printed there, bounded. Foreign text.
         stderr: The same, without progress lines.
@@ -75,19 +113,15 @@ class PgbenchGroup:
 
     def __init__(
         self,
+        order: GroupOrder,
         facts: ClientGroup,
         running: Running,
         log: GroupLog,
-        *,
         spawned_ms: int,
-        bounded: bool,
-        take_line: Callable[[PgbenchGroup, BenchProgress], None],
-        take_end: Callable[[PgbenchGroup], None],
-        take_message: Callable[[PgbenchGroup, str], None] | None = None,
     ) -> None:
         self.facts = facts
         self.spawned_ms = spawned_ms
-        self.bounded = bounded
+        self.bounded = order.bounded
         self.leaving = self.forced = False
         self.over = False
         self.status: int | None = None
@@ -100,9 +134,7 @@ class PgbenchGroup:
         self._running = running
         # Seconds of the log are those of the machine that pgbench runs on.
         self._ahead_s = round((running.clock.ahead_ms if running.clock else 0.0) / 1000.0)
-        self._take_line = take_line
-        self._take_end = take_end
-        self._take_message = take_message
+        self._listener = order.listener
         self._life = asyncio.create_task(self._live())
 
     def read_log(self, *, final: bool = False) -> None:
@@ -147,22 +179,26 @@ class PgbenchGroup:
         self._running.signal("USR1")
 
     def _take_output(self, line: str) -> None:
-        if line == AGAIN:
+        if self._attempt_report(line) == AGAIN:
             # The report of an attempt that did nothing.
             self.stdout = BoundedText()
         else:
             self.stdout.add(line)
 
+    def _attempt_report(self, line: str) -> str:
+        """Return the report of `process/attempts` on a line; "" where the line is of pgbench."""
+        token = self._running.attempts_token
+        return line.removeprefix(token) if token and line.startswith(token) else ""
+
     def _hear(self, line: str) -> None:
-        progress = parse_progress(line, self.facts.started_ms / 1000.0)
-        if progress is None:
-            if not line.startswith(OF_ATTEMPTS):
-                self.stderr.add(line)
-            if self._take_message is not None:
-                self._take_message(self, line)
-        else:
-            self._take_line(self, progress)
+        if report := self._attempt_report(line):
+            self._listener.take_attempt(self, report)
+        elif (progress := parse_progress(line, self.facts.started_ms / 1000.0)) is not None:
+            self._listener.take_line(self, progress)
             self.begun.set()
+        else:
+            self.stderr.add(line)
+            self._listener.take_message(self, line)
 
     def _finish(self, status: int | None) -> None:
         try:
@@ -170,11 +206,12 @@ class PgbenchGroup:
         finally:
             self.log.close()
             self._running.remove()
-            self.status, self.over = status, True
+            self.status = status if status is None or status <= _SIGNALLED else _SIGNALLED - status
+            self.over = True
             self.report = parse_report(self.stdout.text())
             self._close_facts()
             self.begun.set()
-            self._take_end(self)
+            self._listener.take_end(self)
 
     def _close_facts(self) -> None:
         """Put the end, and the figures of the report, into the facts."""

@@ -193,6 +193,29 @@ def lost_clients(line: str) -> tuple[int, ...]:
     return tuple(int(number) for number in _LOST.findall(line))
 
 
+_ERROR: Final = "ERROR|ERRORE|ERREUR|ERRO|FEHLER|FEL|HATA|CHYBA|BŁĄD|ОШИБКА|ПОМИЛКА|错误|오류"
+"""Severity of a refused statement, in the languages of the server."""
+_BROKEN_SCRIPT: Final = re.compile(
+    rf"aborted in command \d+ query \d+: (?:{_ERROR}):  "
+    r"(?!cannot execute .+ (?:in a read-only transaction|during recovery))"
+    r"|aborted in command \d+ \(\w+\) of script \d+; \w+ of meta-command failed"
+    r"|query \d+: expected one row, got|COPY is not supported in pgbench"
+)
+"""Messages about a client whose connection stays. An earlier primary that refuses to write is another matter."""
+_CUT: Final = re.compile(
+    r": (?:FATAL|PANIC):  |closed the connection unexpectedly|connection has been closed|backend died|send failed"
+    r"|could not (?:send data to|receive data from) server|SSL (?:SYSCALL )?error|while establishing connection"
+)
+
+
+def is_of_script(stderr: str) -> bool:
+    """Return whether clients were aborted by their own statements, each on a connection that stays.
+
+    Without --continue-on-error, pgbench gives up a client whose statement is refused: division by zero, no such table.
+    """
+    return bool(_BROKEN_SCRIPT.search(stderr)) and not _CUT.search(stderr)
+
+
 def last_words(stderr: str) -> str:
     """Return pgbench's lines about why it ended, without progress and repetition; "" without any.
 

@@ -11,6 +11,7 @@ import asyncio
 import math
 import re
 import time
+from collections import defaultdict
 from collections.abc import Iterable
 from typing import Final
 
@@ -20,9 +21,9 @@ from msgspec.structs import replace
 from pgtop_tune.base.errors import LoadProblem
 from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.base.secret import without_secrets
-from pgtop_tune.bench.commit_log import AcknowledgedLines, CommitLog, CountingClients
-from pgtop_tune.bench.groups import PgbenchGroup, wall_ms
-from pgtop_tune.bench.messages import last_words, lost_clients
+from pgtop_tune.bench.commit_log import CommitLog, CountingClients, OutageClients
+from pgtop_tune.bench.groups import GroupOrder, PgbenchGroup, wall_ms
+from pgtop_tune.bench.messages import is_of_script, last_words, lost_clients
 from pgtop_tune.bench.places import EVERY_S
 from pgtop_tune.bench.run import PgbenchRun, StartGroup, failure_words
 from pgtop_tune.model.bench import BenchProgress, BenchRun, LatencySecond, LoadLevel, RunState
@@ -35,20 +36,39 @@ LATE_S: Final = 10.0
 """Patience with the last transactions of a run, which may wait for a server that is silent."""
 _BACK_S: Final = 5.0
 """Patience with counting clients where those of the load are back; they may lack their table."""
-_TOGETHER_S: Final = 0.02
-"""Clients that are lost within so long are replaced together."""
-_MOST_WAITS: Final = 5
-_ATTEMPTS: Final = re.compile(r"attempts: (\d{1,9}) (\d{1,9}) (\d{1,9}\.\d{3})")
+_TOGETHER_S: Final = 0.05
+"""Clients that are lost within so long are replaced together: those of one server notice its end when they next use
+it."""
+_MOST_WAITS: Final = 3
+_ATTEMPT: Final = re.compile(r"(\d{1,9}) (\d{1,9}) (\d{1,9}\.\d{3})")
 _REASON: Final = re.compile(r"pgbench: (?:error|fatal): (?!could not create connection|Run was aborted)(.+)")
-_KILLED: Final = 128
 
 
 class _Loss(Struct):
     """The first message about a lost client of a group."""
 
+    group: PgbenchGroup
     at_ms: float
     clock_s: float
     reason: str
+
+
+class _GroupState(Struct):
+    """The clients of a group.
+
+    Attributes:
+        missing: Numbers of those that are lost.
+        loss: The first of these.
+        attempts: Starts of its pgbench.
+        ready: Its attempts wait to be begun.
+        worked: It has committed.
+    """
+
+    missing: set[int] = field(default_factory=set)
+    loss: _Loss | None = None
+    attempts: int = 1
+    ready: bool = False
+    worked: bool = False
 
 
 class _OpenSpan(Struct):
@@ -101,35 +121,29 @@ class OutageRun(PgbenchRun):
     Args:
         facts, start_group: As for `PgbenchRun`.
         start_counting: Starts a pgbench of the counting clients; None where commits are not counted.
-
-    Attributes:
-        waiting_clients: Clients that still waited for an answer when the run was over, and were ended by force.
-        uncounted: Why the counting clients ended before their first commit; "" else. Foreign text.
     """
 
     def __init__(self, facts: BenchRun, start_group: StartGroup, start_counting: StartGroup | None) -> None:
         super().__init__(facts, start_group)
         self._load = _Clients(start_group, self._level, self._groups)
-        level = CountingClients("").spec(1, again=False).level
-        self._counting = None if start_counting is None else _Clients(start_counting, level, [])
-        self._missing: dict[PgbenchGroup, set[int]] = {}
-        self._losses: dict[PgbenchGroup, _Loss] = {}
-        self._attempts: dict[PgbenchGroup, int] = {}
-        self._at_work: set[PgbenchGroup] = set()
-        self._ready: set[PgbenchGroup] = set()
+        # None where commits are not counted.
+        level = LoadLevel(0) if start_counting is None else CountingClients("").spec(1, again=False).level
+        self._counting = _Clients(start_counting or start_group, level, [])
+        self._kinds = (self._load, self._counting)
+        self._states: defaultdict[PgbenchGroup, _GroupState] = defaultdict(_GroupState)
         self._spans: list[_OpenSpan] = []
-        self.waiting_clients = 0
-        self.uncounted = ""
+        self._waiting_clients = 0
+        self._uncounted = ""
 
     async def begin(self) -> None:
         await super().begin()
         try:
-            if self._counting is not None:
+            if self._counting.level.clients:
                 self._counting.groups.append(await self._made(self._counting, self._counting.level, again=False))
         except BaseException:
             await asyncio.shield(self.stop())
             raise
-        for clients in self._kinds():
+        for clients in self._kinds:
             clients.lost.set()
             self._go(self._keep(clients))
         self._go(self._end_at_last())
@@ -147,46 +161,49 @@ class OutageRun(PgbenchRun):
         """Return whether no client is missing."""
         return not self._spans or self._spans[-1].closed
 
-    def acknowledged(self) -> list[AcknowledgedLines]:
-        """Return the log lines of the counting clients, after the end."""
-        groups = [] if self._counting is None else self._counting.groups
-        return [
-            lines
-            for group in groups
-            if isinstance(group.log, CommitLog)
-            for lines in group.log.acknowledged(group, self._attempts.get(group, 1))
-        ]
+    @property
+    def outage_clients(self) -> OutageClients:
+        return OutageClients(
+            acknowledged=tuple(
+                lines
+                for group in self._counting.groups
+                if isinstance(group.log, CommitLog)
+                for lines in group.log.acknowledged(group, self._states[group].attempts)
+            ),
+            uncounted=self._uncounted,
+            waiting=self._waiting_clients,
+            finished=self.facts.state is RunState.FINISHED,
+        )
 
     # Clients that are lost.
 
-    def _kinds(self) -> list[_Clients]:
-        return [self._load] if self._counting is None else [self._load, self._counting]
-
     def _kind_of(self, group: PgbenchGroup) -> _Clients:
-        return next((clients for clients in self._kinds() if group in clients.groups), self._load)
+        return self._counting if group in self._counting.groups else self._load
+
+    def _working(self, group: PgbenchGroup) -> int:
+        """Return the number of clients that are not lost."""
+        return group.facts.clients - len(self._states[group].missing)
 
     def _living(self, clients: _Clients) -> int:
         """Return the number of clients that run, or are being started."""
         return sum(
-            group.facts.clients - (len(self._missing.get(group, ())) if self._has_worked(group) else 0)
-            for group in clients.running()
+            self._working(group) if self._has_worked(group) else group.facts.clients for group in clients.running()
         )
 
-    def _take_message(self, group: PgbenchGroup, line: str) -> None:
-        if attempt := _ATTEMPTS.fullmatch(line):
-            self._attempts[group] = int(attempt[1])
+    def _take_attempt(self, group: PgbenchGroup, report: str) -> None:
+        state = self._states[group]
+        if report == READY:
+            state.ready = True
+        elif report == AGAIN:
+            state.missing, state.loss = set(), None
+        elif attempt := _ATTEMPT.fullmatch(report):
+            state.attempts = int(attempt[1])
             group.facts = replace(group.facts, pid=int(attempt[2]))
             for span in self._spans[-1:]:
                 span.longest_wait_s = max(span.longest_wait_s, float(attempt[3]))
             self._tell_groups()
-            return
-        if line == READY:
-            self._ready.add(group)
-            return
-        if line == AGAIN:
-            self._missing.pop(group, None)
-            self._losses.pop(group, None)
-            return
+
+    def _take_message(self, group: PgbenchGroup, line: str) -> None:
         self._lose(group, lost_clients(line), line)
         if self._spans and not self._has_worked(group) and (reason := _REASON.match(line)):
             self._spans[-1].problem = _words(reason[1])
@@ -195,48 +212,46 @@ class OutageRun(PgbenchRun):
         """Take clients that are lost."""
         if self._closing.is_set() or group.leaving or self._never_counted(group):
             return
-        missing = self._missing.setdefault(group, set())
-        lost = {number for number in numbers if number < group.facts.clients} - missing
+        state = self._states[group]
+        lost = {number for number in numbers if number < group.facts.clients} - state.missing
         if not lost:
             return
-        missing |= lost
-        if group not in self._losses:
+        state.missing |= lost
+        if state.loss is None:
             stated = _REASON.match(reason)
             message = _words(stated[1] if stated else reason)
-            self._losses[group] = _Loss(time.time() * 1000.0, time.monotonic(), message)
+            state.loss = _Loss(group, time.time() * 1000.0, time.monotonic(), message)
         if self._has_worked(group):
             self._count_loss(group, len(lost))
         self._kind_of(group).lost.set()
 
     def _never_counted(self, group: PgbenchGroup) -> bool:
         """Return whether a group is the first of the counting clients, and did nothing yet."""
-        clients = self._kind_of(group)
-        has_commits = group in self._at_work or group.log.first_commit_s is not None
-        return clients is self._counting and group.facts.number == 1 and not has_commits
+        has_commits = self._states[group].worked or group.log.first_commit_s is not None
+        return group in self._counting.groups and group.facts.number == 1 and not has_commits
 
     def _has_worked(self, group: PgbenchGroup) -> bool:
         """Return whether clients of a group are lost, not just not there yet."""
-        return group in self._at_work or (group.facts.number == 1 and group in self._groups)
+        return self._states[group].worked or (group.facts.number == 1 and group in self._groups)
 
     def _count_loss(self, group: PgbenchGroup, count: int) -> None:
         if not self.span_is_closed and group in self._spans[-1].groups:
             # It had ended that outage.
             self._close_span()
-        self._span_of(self._losses[group]).lost_clients += count
+        loss = self._states[group].loss
+        if self.span_is_closed and loss is not None:
+            self._spans.append(_OpenSpan(loss))
+            self._gaps.append((loss.at_ms, math.inf))
+        self._spans[-1].lost_clients += count
 
     def _works(self, group: PgbenchGroup) -> None:
         """Take the first commit of a group."""
-        if group not in self._at_work:
-            self._at_work.add(group)
-            if missing := self._missing.get(group):
-                self._count_loss(group, len(missing))
+        state = self._states[group]
+        if not state.worked:
+            state.worked = True
+            if state.missing:
+                self._count_loss(group, len(state.missing))
                 self._kind_of(group).lost.set()
-
-    def _span_of(self, loss: _Loss) -> _OpenSpan:
-        if self.span_is_closed:
-            self._spans.append(_OpenSpan(loss))
-            self._gaps.append((loss.at_ms, math.inf))
-        return self._spans[-1]
 
     def _take_line(self, group: PgbenchGroup, line: BenchProgress) -> None:
         if group in self._groups:
@@ -250,8 +265,9 @@ class OutageRun(PgbenchRun):
             return
         span, now_s = self._spans[-1], time.monotonic()
         are_back = [
-            self._living(clients) >= clients.level.clients and self._at_work.issuperset(clients.running())
-            for clients in self._kinds()
+            self._living(clients) >= clients.level.clients
+            and all(self._states[group].worked for group in clients.running())
+            for clients in self._kinds
         ]
         if are_back[0] and self._gaps[-1][1] == math.inf:
             # The load is whole again, whatever the counting clients do. Its first line is of this second and the last.
@@ -259,7 +275,7 @@ class OutageRun(PgbenchRun):
             span.load_back_s = now_s
         if all(are_back) or now_s - span.load_back_s > _BACK_S:
             self._close_span()
-            for clients in self._kinds():
+            for clients in self._kinds:
                 # For the next outage.
                 clients.lost.set()
 
@@ -271,7 +287,7 @@ class OutageRun(PgbenchRun):
         self._gaps[-1] = (self._gaps[-1][0], min(self._gaps[-1][1], time.time() * 1000.0))
 
     def _take_end(self, group: PgbenchGroup) -> None:
-        for clients in self._kinds():
+        for clients in self._kinds:
             if clients.spare is group:
                 clients.spare = None
                 return
@@ -281,13 +297,12 @@ class OutageRun(PgbenchRun):
             self._take_seconds(group)
             self._give(self._merged.leave(group.facts.number))
         if group.leaving or self._closing.is_set():
-            self.waiting_clients += group.forced * (group.facts.clients - len(self._missing.get(group, ())))
+            self._waiting_clients += group.forced * self._working(group)
         elif is_load and (group.status == 0 or (group.bounded and self._time_is_over())):
             self._closing.set()
             self._go(self._end())
         elif self._never_counted(group):
-            self.uncounted = _words(last_words(group.stderr.text()) or _last_line(group))
-            clients.level = LoadLevel(0)
+            self._stop_counting(group)
             clients.groups.remove(group)
         elif group.facts.number == 1 and self.facts.state is RunState.STARTING:
             self._fail(group)
@@ -301,12 +316,28 @@ class OutageRun(PgbenchRun):
         return zero_ms is not None and duration_s is not None and wall_ms() - zero_ms > 1000.0 * (duration_s - 1)
 
     def _fail(self, group: PgbenchGroup) -> None:
-        status = None if group.status is None or group.status <= _KILLED else _KILLED - group.status
-        message = failure_words(group.stderr.text(), status or group.status, self.facts.scripts)
+        message = failure_words(group.stderr.text(), group.status, self.facts.scripts)
         group.facts = replace(group.facts, problem=message)
         self._failed, self._problem = group, message
         self._closing.set()
         self._go(self._end())
+
+    def _stop_counting(self, group: PgbenchGroup) -> None:
+        self._uncounted = _words(last_words(group.stderr.text()) or _last_line(group))
+        self._counting.level = LoadLevel(0)
+
+    def _is_no_outage(self, clients: _Clients) -> bool:
+        """Return whether clients were lost because of their script; end what has this script, and forget the span."""
+        span, group = self._spans[-1], self._spans[-1].loss.group
+        if span.groups or group not in clients.groups or not is_of_script(group.stderr.text()):
+            return False
+        self._spans.pop()
+        self._gaps.pop()
+        if clients is self._load:
+            self._fail(group)
+        else:
+            self._stop_counting(group)
+        return True
 
     def _replace(self, group: PgbenchGroup, clients: _Clients) -> None:
         """Have the clients of a group that has ended replaced; forget one that did nothing."""
@@ -321,12 +352,11 @@ class OutageRun(PgbenchRun):
         for span in self._spans:
             if group in span.groups:
                 span.groups.remove(group)
-                span.tried += self._attempts.pop(group, 1)
-        if group.status is not None and group.status < _KILLED:
+                span.tried += self._states[group].attempts
+        if group.status is not None and group.status >= 0:
             # The log of one that was killed may have lacked its lines.
             clients.groups.remove(group)
-        self._missing.pop(group, None)
-        self._losses.pop(group, None)
+        self._states.pop(group, None)
 
     # Clients that replace them.
 
@@ -349,6 +379,8 @@ class OutageRun(PgbenchRun):
                 if missing <= 0:
                     await self._prepare_spare(clients)
                     continue
+                if self._is_no_outage(clients):
+                    continue
                 if len(clients.groups) >= MOST_GROUPS:
                     self._problem = f"clients were lost and replaced {MOST_GROUPS} times: {self._spans[-1].loss.reason}"
                     self._closing.set()
@@ -367,7 +399,7 @@ class OutageRun(PgbenchRun):
         if clients is self._load:
             self._merged.divide()
         group = clients.spare
-        if group is not None and group in self._ready and level == clients.level:
+        if group is not None and self._states[group].ready and level == clients.level:
             clients.spare = None
             group.begin_attempts()
         else:
@@ -387,18 +419,15 @@ class OutageRun(PgbenchRun):
                 return
 
     async def _made(self, clients: _Clients, level: LoadLevel, *, again: bool, waits: bool = False) -> PgbenchGroup:
-        return await clients.start(
-            clients.number,
-            0,
-            level,
+        order = GroupOrder(
+            number=clients.number,
+            level=level,
+            listener=self._listener,
             started_ms=wall_ms(),
-            bounded=False,
-            take_line=self._take_line,
-            take_end=self._take_end,
-            take_message=self._take_message,
             again=again,
             waits=waits,
         )
+        return await clients.start(order)
 
     # The end.
 
@@ -415,13 +444,13 @@ class OutageRun(PgbenchRun):
         await self._end()
 
     async def _end_groups(self) -> None:
-        spares = [clients.spare for clients in self._kinds() if clients.spare is not None]
-        running = [group for clients in self._kinds() for group in clients.running()]
+        spares = [clients.spare for clients in self._kinds if clients.spare is not None]
+        running = [group for clients in self._kinds for group in clients.running()]
         await asyncio.gather(*(group.stop() for group in (*running, *spares)))
 
     def _read_logs(self) -> None:
         super()._read_logs()
-        for group in self._counting.running() if self._counting is not None else ():
+        for group in self._counting.running():
             group.read_log()
 
     def _tell_outages(self) -> None:
@@ -439,7 +468,7 @@ class OutageRun(PgbenchRun):
             first_error_ms=span.loss.at_ms,
             lost_clients=span.lost_clients,
             reason=span.loss.reason,
-            attempts=span.tried + sum(self._attempts.get(group, 1) for group in span.groups),
+            attempts=span.tried + sum(self._states[group].attempts for group in span.groups),
             longest_wait_s=span.longest_wait_s,
             problem=span.problem,
             first_commit_ms=min(commits_ms, default=None),
@@ -448,13 +477,17 @@ class OutageRun(PgbenchRun):
         )
 
     def _finish(self) -> None:
-        counting = [] if self._counting is None else self._counting.running()
-        for group in (*counting, *(clients.spare for clients in self._kinds() if clients.spare is not None)):
+        for group in (
+            *self._counting.running(),
+            *(clients.spare for clients in self._kinds if clients.spare is not None),
+        ):
             # Only a cancelled event loop comes here.
             group.kill()
         if not self.span_is_closed and self._was_whole():
             self._close_span()
-        self._groups[1:] = [group for group in self._groups[1:] if group in self._at_work or group.report is not None]
+        self._groups[1:] = [
+            group for group in self._groups[1:] if self._states[group].worked or group.report is not None
+        ]
         self._tell_groups()
         self._tell_outages()
         super()._finish()
@@ -462,13 +495,12 @@ class OutageRun(PgbenchRun):
     def _was_whole(self) -> bool:
         """Return whether all clients of the load worked when the run ended, however few seconds before."""
         stayed = [group for group in self._groups if group.leaving and group.log.first_commit_s is not None]
-        working = sum(group.facts.clients - len(self._missing.get(group, ())) for group in stayed)
-        return working >= self._load.level.clients
+        return sum(map(self._working, stayed)) >= self._load.level.clients
 
 
 def _last_line(group: PgbenchGroup) -> str:
-    if group.status is not None and group.status > _KILLED:
-        return f"signal {group.status - _KILLED} ended pgbench"
+    if group.status is not None and group.status < 0:
+        return f"signal {-group.status} ended pgbench"
     return next(iter(reversed(group.stderr.text().splitlines())), "pgbench ended")
 
 

@@ -320,11 +320,11 @@ _WEIGHT: Final = re.compile(r"\d{1,10}")
 BUILTIN_STATEMENTS: Final = {"tpcb-like": 7, "select-only": 1, "simple-update": 5}
 """Number of statements of pgbench's own scripts, BEGIN and END among them."""
 _TOKEN: Final = re.compile(
-    r"""(?P<blank>\s+|--[^\n]*|/\*.*?\*/)
-      | (?P<quoted>[eE]'(?:[^'\\]|''|\\.)*'|'(?:[^']|'')*'|"(?:[^"]|"")*"|\$(?P<tag>\w*)\$.*?\$(?P=tag)\$)
+    r"""(?P<blank>\s+|--[^\n\r]*|/\*.*?\*/)
+      | (?P<quoted>[eE]'(?:[^'\\]|''|\\.)*'|'(?:[^']|'')*'|"(?:[^"]|"")*"|\$(?P<tag>(?:[^\W\d]\w*)?)\$.*?\$(?P=tag)\$)
       | (?P<end>\\?;)
-      | \\(?P<meta>\w+)(?:\\\r?\n|[^\n])*
-      | (?P<other>\w+|.)""",
+      | \\(?:[ \t\r\f\v]|\\\r?\n)*(?P<meta>\w+)(?:\\\r?\n|[^\n])*
+      | (?P<other>\w[\w$]*|.)""",
     re.DOTALL | re.VERBOSE,
 )
 """What a script is made of, as pgbench's scanner has it (src/fe_utils/psqlscan.l, src/bin/pgbench/exprscan.l)."""
@@ -373,6 +373,11 @@ def read_script(file: Path) -> ScriptText:
     match = _SHELL.search(text)
     line = None if match is None else text.count("\n", 0, match.start()) + 1
     return ScriptText(file=file, text=text, sha256=hashlib.sha256(data).hexdigest(), shell_line=line)
+
+
+def meta_commands(text: str) -> set[str]:
+    """Return the names of a script's meta commands in lower case; pgbench takes them behind SQL in a line, too."""
+    return {token["meta"].lower() for token in _TOKEN.finditer(text) if token["meta"]}
 
 
 def statements_in(text: str) -> int | None:

@@ -11,15 +11,25 @@ import os
 import time
 from asyncio import FIRST_COMPLETED
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Sequence
-from typing import Any, Final, Protocol
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from typing import Any, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from pgtop_tune.base.errors import LoadProblem
 from pgtop_tune.base.secret import without_secrets
-from pgtop_tune.bench.groups import MergedProgress, PgbenchGroup, merged_report, shared_level, staying, wall_ms
+from pgtop_tune.bench.commit_log import OutageClients
+from pgtop_tune.bench.groups import (
+    GroupListener,
+    GroupOrder,
+    MergedProgress,
+    PgbenchGroup,
+    merged_report,
+    shared_level,
+    staying,
+    wall_ms,
+)
 from pgtop_tune.bench.messages import hint_for, is_refused, last_words, with_script
 from pgtop_tune.bench.phases import LoadStep
 from pgtop_tune.bench.silences import Silences
@@ -40,44 +50,14 @@ _KEPT: Final = 3600
 """Progress lines and seconds kept for a sampler that does not come."""
 _READ_EVERY_S: Final = 1.0
 """Between two reads of the log at most, however seldom a sampler comes."""
-_SIGNALLED: Final = 128
 _PACE: Final = 5
 """Seconds whose mean is the pace before a seam."""
 
 OVER: Final = (RunState.STOPPED, RunState.FINISHED, RunState.FAILED)
 
 
-class StartGroup(Protocol):
-    """Starts a pgbench of a run."""
-
-    async def __call__(
-        self,
-        number: int,
-        generator: int,
-        level: LoadLevel,
-        *,
-        started_ms: int,
-        bounded: bool,
-        take_line: Callable[[PgbenchGroup, BenchProgress], None],
-        take_end: Callable[[PgbenchGroup], None],
-        take_message: Callable[[PgbenchGroup, str], None],
-        again: bool = False,
-        waits: bool = False,
-    ) -> PgbenchGroup:
-        """Start it.
-
-        Args:
-            number: From 1 in the run.
-            generator: Number of the machine, from 0.
-            started_ms: Begin of the run, or of the change.
-            bounded: With the time, or the transactions, of the run; else until it is stopped.
-            again: Start it again until its clients are connected (`process/attempts`).
-            waits: The first attempt waits for `PgbenchGroup.begin_attempts`.
-
-        Raises:
-            LoadProblem: It cannot be started.
-        """
-        ...
+StartGroup = Callable[[GroupOrder], Awaitable[PgbenchGroup]]
+"""Starts a pgbench of a run; raises LoadProblem where it cannot be started."""
 
 
 class _OpenSeam(Struct):
@@ -132,6 +112,12 @@ class PgbenchRun:
         self.facts = facts
         self.report: BenchReport | None = None
         self._start_group = start_group
+        self._listener = GroupListener(
+            take_line=self._take_line,
+            take_end=self._take_end,
+            take_message=self._take_message,
+            take_attempt=self._take_attempt,
+        )
         self._generators = generators
         self._steps = steps
         self._level = self._wanted = LoadLevel(facts.clients, facts.rate_per_s)
@@ -276,6 +262,11 @@ class PgbenchRun:
         texts = (group.stderr.text() for group in self._running())
         return next((failure_words(text, None, self.facts.scripts) for text in texts if is_refused(text)), "")
 
+    @property
+    def outage_clients(self) -> OutageClients | None:
+        """See `PgbenchRunner.outage_clients`."""
+        return None
+
     async def ended(self) -> None:
         """Wait for the end of the run."""
         assert self._life is not None
@@ -320,14 +311,14 @@ class PgbenchRun:
         started = await asyncio.gather(
             *(
                 self._start_group(
-                    number,
-                    generator,
-                    part,
-                    started_ms=started_ms,
-                    bounded=bounded,
-                    take_line=self._take_line,
-                    take_end=self._take_end,
-                    take_message=self._take_message,
+                    GroupOrder(
+                        number=number,
+                        level=part,
+                        listener=self._listener,
+                        started_ms=started_ms,
+                        generator=generator,
+                        bounded=bounded,
+                    )
                 )
                 for number, (generator, part) in enumerate(parts_with_clients, first)
             ),
@@ -360,10 +351,13 @@ class PgbenchRun:
     def _take_message(self, group: PgbenchGroup, line: str) -> None:
         """Take a line of stderr that is no progress."""
 
+    def _take_attempt(self, group: PgbenchGroup, report: str) -> None:
+        """Take a report of `process/attempts`."""
+
     def _take_end(self, group: PgbenchGroup) -> None:
         self._take_seconds(group)
         if not group.leaving and group.status not in (0, None):
-            message = failure_words(group.stderr.text(), _own_status(group.status), self.facts.scripts)
+            message = failure_words(group.stderr.text(), group.status, self.facts.scripts)
             group.facts = replace(group.facts, problem=message)
         self._tell_groups()
         self._give(self._merged.leave(group.facts.number))
@@ -529,13 +523,12 @@ class PgbenchRun:
         self._open_seams.clear()
         self.report = merged_report(self._reports())
         decisive = self._failed or self._groups[-1]
-        exit_status = _own_status(decisive.status)
         is_failure = self._failed is not None or bool(self._problem)
         state = RunState.STOPPED if self._stopping else RunState.FAILED if is_failure else RunState.FINISHED
         message = (self._problem or decisive.facts.problem) if state is RunState.FAILED else self.facts.message
         spans = [replace(span, until_ms=span.until_ms or ended_ms) for span in self.facts.spans]
         self.facts = replace(
-            self.facts, state=state, exit_status=exit_status, message=message, paused=False, spans=tuple(spans)
+            self.facts, state=state, exit_status=decisive.status, message=message, paused=False, spans=tuple(spans)
         )
 
     def _reports(self) -> list[BenchReport]:
@@ -546,11 +539,6 @@ class PgbenchRun:
             *reports,
             *(BenchReport(processed=log.lines, failed=log.failed, skipped=log.skipped) for log in logs),
         ]
-
-
-def _own_status(status: int | None) -> int | None:
-    """Return the exit status of pgbench, negative for the signal that ended it."""
-    return status if status is None or status <= _SIGNALLED else _SIGNALLED - status
 
 
 def failure_words(stderr: str, exit_status: int | None, scripts: Sequence[str]) -> str:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -12,7 +11,7 @@ from msgspec.structs import replace
 from pgtop_tune.base.secret import without_secrets
 from pgtop_tune.bench.argv import LOG_NAME, check_spec, run_argv, scripts_of, shell_quoted, threads_for
 from pgtop_tune.bench.commit_log import ATTEMPT, CommitLog, CountingClients
-from pgtop_tune.bench.groups import PgbenchGroup, wall_ms
+from pgtop_tune.bench.groups import GroupLog, GroupOrder, PgbenchGroup, wall_ms
 from pgtop_tune.bench.locate import Pgbench
 from pgtop_tune.bench.log_seconds import LogLayout
 from pgtop_tune.bench.outage_run import OutageRun
@@ -22,16 +21,7 @@ from pgtop_tune.bench.ports import LoadEndpoint, with_settings
 from pgtop_tune.bench.profiles import Profile, read_script
 from pgtop_tune.bench.run import PgbenchRun
 from pgtop_tune.bench.transaction_log import TransactionLog
-from pgtop_tune.model.bench import (
-    BenchProgress,
-    BenchRun,
-    ClientGroup,
-    LoadLevel,
-    LoadSpec,
-    PathProcess,
-    RunState,
-    ScriptChoice,
-)
+from pgtop_tune.model.bench import BenchRun, ClientGroup, LoadSpec, PathProcess, RunState, ScriptChoice
 
 
 def planned_argv(
@@ -66,117 +56,69 @@ class GroupStarter:
         directory: A directory of this machine that does not exist yet, for the log of the first group.
     """
 
+    attempt_variable = ""
+
     def __init__(
         self, spec: LoadSpec, profile: Profile, generators: Sequence[Generator], endpoint: LoadEndpoint, directory: Path
     ) -> None:
-        self._spec = spec
+        self._spec = replace(spec, through_outage=False)
         self._profile = profile
         self._generators = generators
         self._endpoint = endpoint
         self._directory = directory
         self._scripts = scripts_of(spec, profile)
 
-    async def __call__(
-        self,
-        number: int,
-        generator: int,
-        level: LoadLevel,
-        *,
-        started_ms: int,
-        bounded: bool,
-        take_line: Callable[[PgbenchGroup, BenchProgress], None],
-        take_end: Callable[[PgbenchGroup], None],
-        take_message: Callable[[PgbenchGroup, str], None],
-        again: bool = False,
-        waits: bool = False,
-    ) -> PgbenchGroup:
-        load_place, pgbench = self._generators[generator].load_place, self._generators[generator].pgbench
-        spec = replace(
-            self._spec,
-            clients=level.clients,
-            rate_per_s=level.rate_per_s,
-            duration_s=self._spec.duration_s if bounded else None,
-            seed=None if self._spec.seed is None else self._spec.seed + number - 1,
-            through_outage=False,
-        )
-        there = self._directory if number == 1 else unused_name(self._directory.parent)
-        order = RunOrder(
-            argv=tuple(planned_argv(spec, self._profile, pgbench, self._endpoint, load_place, there)),
-            pgbench=pgbench,
-            endpoint=hasty(self._endpoint) if again else self._endpoint,
+    async def __call__(self, order: GroupOrder) -> PgbenchGroup:
+        generator = self._generators[order.generator]
+        spec = replace(self._spec_of(order), clients=order.level.clients, rate_per_s=order.level.rate_per_s)
+        there = self._directory if order.number == 1 else unused_name(self._directory.parent)
+        argv = planned_argv(spec, self._profile, generator.pgbench, self._endpoint, generator.load_place, there)
+        run_order = RunOrder(
+            argv=tuple(argv),
+            pgbench=generator.pgbench,
+            endpoint=hasty(self._endpoint) if order.again else self._endpoint,
             directory=there,
             scripts=self._scripts,
-            attempts=again,
-            waits=waits,
+            attempts=order.again,
+            waits=order.waits,
+            attempt_variable=self.attempt_variable if order.again else "",
         )
-        layout = LogLayout(lag=level.rate_per_s is not None, scripts=max(len(self._scripts), 1))
         spawned_ms = wall_ms()
-        running = await load_place.start(order)
-        facts = group_facts(number, spec, order, running, started_ms, load_place.name)
-        return PgbenchGroup(
-            facts,
-            running,
-            TransactionLog(running.directory, LOG_NAME, facts.threads, layout=layout),
-            spawned_ms=spawned_ms,
-            bounded=bounded,
-            take_line=take_line,
-            take_end=take_end,
-            take_message=take_message,
+        running = await generator.load_place.start(run_order)
+        facts = group_facts(order, spec, run_order, running, generator.load_place.name)
+        return PgbenchGroup(order, facts, running, self._log(running.directory, spec), spawned_ms)
+
+    def _spec_of(self, order: GroupOrder) -> LoadSpec:
+        """Return the load of a group, but for its clients and rate."""
+        return replace(
+            self._spec,
+            duration_s=self._spec.duration_s if order.bounded else None,
+            seed=None if self._spec.seed is None else self._spec.seed + order.number - 1,
         )
 
+    def _log(self, directory: Path, spec: LoadSpec) -> GroupLog:
+        layout = LogLayout(lag=spec.rate_per_s is not None, scripts=max(len(self._scripts), 1))
+        return TransactionLog(directory, LOG_NAME, threads_for(spec), layout=layout)
 
-class CountingStarter:
-    """Starts the counting clients of a load, which are a pgbench of their own; see `run.StartGroup`."""
 
-    def __init__(self, counting: CountingClients, generator: Generator, endpoint: LoadEndpoint, base: Path) -> None:
-        self._counting = counting
-        self._generator = generator
-        self._endpoint = with_settings(endpoint, counting.settings)
-        self._base = base
+class CountingStarter(GroupStarter):
+    """Starts the counting clients of a load, which are a pgbench of their own."""
 
-    async def __call__(
-        self,
-        number: int,
-        generator: int,
-        level: LoadLevel,
-        *,
-        started_ms: int,
-        bounded: bool,
-        take_line: Callable[[PgbenchGroup, BenchProgress], None],
-        take_end: Callable[[PgbenchGroup], None],
-        take_message: Callable[[PgbenchGroup, str], None],
-        again: bool = False,
-        waits: bool = False,
-    ) -> PgbenchGroup:
-        load_place, pgbench = self._generator.load_place, self._generator.pgbench
-        spec = self._counting.spec(number, again=again)
-        spec = replace(spec, clients=level.clients, rate_per_s=level.rate_per_s)
-        there = unused_name(self._base)
+    attempt_variable = ATTEMPT
+
+    def __init__(
+        self, counting: CountingClients, generator: Generator, endpoint: LoadEndpoint, directory: Path
+    ) -> None:
         # Nothing but the variables of its script is taken from a profile.
-        order = RunOrder(
-            argv=tuple(planned_argv(spec, _NO_PROFILE, pgbench, self._endpoint, load_place, there)),
-            pgbench=pgbench,
-            endpoint=hasty(self._endpoint) if again else self._endpoint,
-            directory=there,
-            attempts=again,
-            waits=waits,
-            number=ATTEMPT if again else "",
-        )
-        spawned_ms = wall_ms()
-        running = await load_place.start(order)
-        return PgbenchGroup(
-            group_facts(number, spec, order, running, started_ms, load_place.name),
-            running,
-            CommitLog(running.directory, LOG_NAME),
-            spawned_ms=spawned_ms,
-            bounded=bounded,
-            take_line=take_line,
-            take_end=take_end,
-            take_message=take_message,
-        )
+        profile, endpoint = Profile("counting", "", ""), with_settings(endpoint, counting.settings)
+        super().__init__(counting.spec(1, again=False), profile, (generator,), endpoint, directory)
+        self._counting = counting
 
+    def _spec_of(self, order: GroupOrder) -> LoadSpec:
+        return self._counting.spec(order.number, again=order.again)
 
-_NO_PROFILE: Final = Profile("counting", "", "")
+    def _log(self, directory: Path, spec: LoadSpec) -> GroupLog:
+        return CommitLog(directory, LOG_NAME)
 
 
 def hasty(endpoint: LoadEndpoint) -> LoadEndpoint:
@@ -184,18 +126,16 @@ def hasty(endpoint: LoadEndpoint) -> LoadEndpoint:
     return replace(endpoint, env={"PGCONNECT_TIMEOUT": "2", **endpoint.env})
 
 
-def group_facts(
-    number: int, spec: LoadSpec, order: RunOrder, running: Running, started_ms: int, machine: str
-) -> ClientGroup:
+def group_facts(order: GroupOrder, spec: LoadSpec, run_order: RunOrder, running: Running, machine: str) -> ClientGroup:
     """Return the facts of a group that was started."""
     return ClientGroup(
-        number=number,
+        number=order.number,
         clients=spec.clients,
         rate_per_s=spec.rate_per_s,
         threads=threads_for(spec),
-        started_ms=started_ms,
-        command=without_secrets(shell_quoted([without_secrets(word) for word in order.argv])),
-        pid=None if order.attempts else running.pid,
+        started_ms=order.started_ms,
+        command=without_secrets(shell_quoted([without_secrets(word) for word in run_order.argv])),
+        pid=None if order.again else running.pid,
         machine=machine,
         clock_ahead_ms=running.clock.ahead_ms if running.clock else None,
         clock_uncertain_ms=running.clock.uncertain_ms if running.clock else None,
@@ -259,8 +199,9 @@ async def start_run(
     start_group = GroupStarter(spec, profile, generators, endpoint, directory)
     run: PgbenchRun
     if spec.through_outage:
-        base = directory.parent
-        start_counting = None if counting is None else CountingStarter(counting, generators[0], endpoint, base)
+        start_counting = None
+        if counting is not None:
+            start_counting = CountingStarter(counting, generators[0], endpoint, unused_name(directory.parent))
         run = OutageRun(facts, start_group, start_counting)
     else:
         run = PgbenchRun(facts, start_group, len(generators), steps)

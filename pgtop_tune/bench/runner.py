@@ -16,10 +16,9 @@ from msgspec.structs import replace
 
 from pgtop_tune.base.errors import LoadProblem
 from pgtop_tune.bench.argv import shell_quoted
-from pgtop_tune.bench.commit_log import CountingClients
+from pgtop_tune.bench.commit_log import CountingClients, OutageClients
 from pgtop_tune.bench.datasets.recognise import found_variables
 from pgtop_tune.bench.locate import Pgbench
-from pgtop_tune.bench.outage_run import OutageRun
 from pgtop_tune.bench.phases import steps_of
 from pgtop_tune.bench.places import LoadPlace, LocalPlace, base_directory, sweep, unused_name
 from pgtop_tune.bench.ports import LoadEndpoint, SqlSession, with_settings
@@ -278,9 +277,9 @@ class PgbenchRunner:
         return self._run.output() if self._run is not None else ("", "")
 
     @property
-    def outage_run(self) -> OutageRun | None:
-        """Return the last run, if it replaces lost clients."""
-        return self._run if isinstance(self._run, OutageRun) else None
+    def outage_clients(self) -> OutageClients | None:
+        """Return the clients of the last run, after its end, if it replaces lost ones."""
+        return None if self._run is None else self._run.outage_clients
 
     @property
     def log_statistics(self) -> LogStatistics:

@@ -58,6 +58,7 @@ class SshRunning:
     """pgbench over there; fields and methods as in `Running`."""
 
     pid: int | None = None
+    attempts_token = ""
 
     def __init__(self, guarded: GuardedAsync, inlet: int, directory: RunDirectory, mark: bytes, name: str) -> None:
         self.directory = directory.path

@@ -44,13 +44,20 @@ _TYPED_BEFORE: Final = """
 
 def further_options(arguments: Sequence[str]) -> tuple[str, ...]:
     """Return the words for pgbench behind --. Raises UsageProblem for an option that pgtop-tune sets itself."""
-    for word in arguments:
-        name = word.partition("=")[0] if word.startswith("--") else word[:2] if word.startswith("-") else ""
+    for name in (name for word in arguments for name in _meant(word)):
         ours_refused = (_OURS, "pass it before --") if name in _TYPED_BEFORE.split() else None
         if refused := REFUSED.get(name) or ours_refused:
             reason, hint = refused
             raise UsageProblem(f"{name} cannot be passed on to pgbench: {reason}", hint)
     return tuple(arguments)
+
+
+def _meant(word: str) -> list[str]:
+    """Return the options that a word may be for getopt: -vf is -v and -f, and --fil is --file."""
+    if word.startswith("--"):
+        name = word.partition("=")[0]
+        return [option for option in (*REFUSED, *_TYPED_BEFORE.split()) if option.startswith(name)]
+    return [f"-{letter}" for letter in word[1:]] if word.startswith("-") else []
 
 
 _STDIN: Final = frozenset({"-", "/dev/stdin", "/dev/fd/0"})

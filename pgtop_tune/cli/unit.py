@@ -47,7 +47,8 @@ from pgtop_tune.cli.wiring import first_answer
 from pgtop_tune.experiment.plan.bind import plan_hash
 from pgtop_tune.experiment.plan.model import BoundPlan, ExperimentPlan
 from pgtop_tune.experiment.plan.results import RUNS, ExperimentLog, ExperimentOutcome, read_entries
-from pgtop_tune.experiment.plan.run import check_room, parameters_of, server_state
+from pgtop_tune.experiment.plan.run import check_room
+from pgtop_tune.experiment.server_state import parameters_of, server_state
 from pgtop_tune.host.kernel_text import file_text
 from pgtop_tune.model.run_result import plain
 from pgtop_tune.postgres.server.sql_session import open_sql_session

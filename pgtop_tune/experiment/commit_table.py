@@ -6,8 +6,8 @@ import asyncio
 import re
 import secrets
 import time
-from collections.abc import Sequence
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing, asynccontextmanager
 from typing import Final
 
 from pgtop_tune.base.errors import ConnectionProblem, PgtopError, ServerProblem
@@ -25,7 +25,13 @@ _KEPT_S: Final = 300
 """Time after the end of a run within which its table may still be needed."""
 COUNTED_WITHIN_S: Final = 15.0
 """Patience with a server that does not answer after the run."""
+_STATEMENTS_S: Final = 30.0
+"""Patience with statements about the table, which a lock may hold up, and through a pooler have no lock_timeout."""
 _AGAIN_S: Final = 0.5
+_RACES: Final = ("23505", "42P06", "3F000")
+"""sqlstates where another run creates or drops the schema at this moment: unique_violation, duplicate_schema,
+invalid_schema_name."""
+_MOST_RACES: Final = 10
 _NOW: Final = "SELECT extract(epoch FROM now())::bigint"
 _HAS_SCHEMA: Final = "SELECT to_regnamespace(%s) IS NOT NULL"
 _TABLES: Final = """
@@ -79,7 +85,8 @@ class CommitTable:
             return _unknown(acknowledged, f"no server answered after the run: {problem.message}", self._name)
         async with aclosing(sql_session):
             try:
-                commits = await self._count(sql_session, acknowledged)
+                async with _within(_STATEMENTS_S):
+                    commits = await self._count(sql_session, acknowledged)
             except PgtopError as problem:
                 commits = _unknown(acknowledged, problem.message)
             return AcknowledgedCommits(
@@ -110,11 +117,13 @@ class CommitTable:
     async def _drop(self, sql_session: SqlSession) -> str:
         """Drop the table, and the schema when it is empty; return why the table stays."""
         try:
-            await sql_session.execute(f"DROP TABLE IF EXISTS {SCHEMA}.{self._name}")
+            async with _within(_STATEMENTS_S):
+                await sql_session.execute(f"DROP TABLE IF EXISTS {SCHEMA}.{self._name}")
         except PgtopError as problem:
             return _left_behind(self._name, problem.message)
         try:
-            await sql_session.execute(f"DROP SCHEMA {SCHEMA}")
+            async with _within(_STATEMENTS_S):
+                await sql_session.execute(f"DROP SCHEMA {SCHEMA}")
         except PgtopError:
             # Another run has a table there, or another role owns the schema.
             pass
@@ -125,14 +134,22 @@ async def _answering(open_sql_session: OpenSqlSession, patience_s: float) -> Sql
     until_s = time.monotonic() + patience_s
     while True:
         try:
-            async with asyncio.timeout(max(until_s - time.monotonic(), 0.1)):
+            async with _within(max(until_s - time.monotonic(), 0.1)):
                 return await open_sql_session()
-        except TimeoutError:
-            raise ConnectionProblem(f"no answer within {patience_s:.0f} s") from None
         except ConnectionProblem:
             if time.monotonic() + _AGAIN_S > until_s:
                 raise
         await asyncio.sleep(_AGAIN_S)
+
+
+@asynccontextmanager
+async def _within(patience_s: float) -> AsyncIterator[None]:
+    """Cancel what takes longer, and raise ConnectionProblem then."""
+    try:
+        async with asyncio.timeout(patience_s):
+            yield
+    except TimeoutError:
+        raise ConnectionProblem(f"no answer within {patience_s:.0f} s") from None
 
 
 def _client(row: AcknowledgedLines, committed: int, further: int) -> ClientCommits:
@@ -176,7 +193,7 @@ async def create_table(open_sql_session: OpenSqlSession, duration_s: float) -> C
         The table, or why there is none.
     """
     try:
-        async with aclosing(await open_sql_session()) as sql_session:
+        async with aclosing(await open_sql_session()) as sql_session, _within(_STATEMENTS_S):
             return CommitTable(open_sql_session, await _created(sql_session, duration_s))
     except PgtopError as problem:
         return one_line(problem.message, 300)
@@ -189,16 +206,22 @@ async def _created(sql_session: SqlSession, duration_s: float) -> str:
         old = _NAME.fullmatch(str(name))
         if old is not None and int(old[1]) < int(str(now_s)):
             try:
-                await sql_session.execute(f"DROP TABLE IF EXISTS {SCHEMA}.{old[0]}")
+                await sql_session.execute(f"SET LOCAL lock_timeout = '1s'; DROP TABLE IF EXISTS {SCHEMA}.{old[0]}")
             except ServerProblem:
                 # Its run may still count in it.
                 continue
-    [(has_schema,)] = await sql_session.rows(_HAS_SCHEMA, [SCHEMA])
-    schema = "" if has_schema else f"CREATE SCHEMA {SCHEMA};"
     name = f"run_{int(str(now_s)) + round(duration_s) + _KEPT_S}_{secrets.token_hex(4)}"
-    # The table outlives a crash, whatever the load's commits do.
-    await sql_session.execute(
-        f"SET LOCAL synchronous_commit = local; {schema}"
-        f" CREATE TABLE {SCHEMA}.{name} (group_number int, attempt int, client int, n bigint)"
-    )
+    for races in range(_MOST_RACES):
+        [(has_schema,)] = await sql_session.rows(_HAS_SCHEMA, [SCHEMA])
+        schema = "" if has_schema else f"CREATE SCHEMA {SCHEMA};"
+        try:
+            # The table outlives a crash, whatever the load's commits do.
+            await sql_session.execute(
+                f"SET LOCAL synchronous_commit = local; {schema}"
+                f" CREATE TABLE {SCHEMA}.{name} (group_number int, attempt int, client int, n bigint)"
+            )
+            break
+        except ServerProblem as problem:
+            if problem.sqlstate not in _RACES or races == _MOST_RACES - 1:
+                raise
     return name

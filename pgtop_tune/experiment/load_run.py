@@ -279,7 +279,7 @@ class LoadRun:
         self._one_server = one_server
         self._restarts = restarts
         self._first: Instance | None = None
-        self._restarted = ""
+        self._restarted = self._unseen = ""
         self._runs = 0
 
     @property
@@ -443,24 +443,24 @@ class LoadRun:
 
     async def _commits(self, run: UnderWay) -> AcknowledgedCommits | None:
         """Return the commits of the counting clients and their rows; None for a run that replaces no clients."""
-        outage_run = self._runner.outage_run
-        if outage_run is None:
+        clients = self._runner.outage_clients
+        if clients is None:
             return None
         if isinstance(run.commits, str):
             return AcknowledgedCommits(problem=run.commits)
-        patience_s = COUNTED_WITHIN_S if outage_run.facts.state is RunState.FINISHED else _LOOK_DEADLINE_S
-        commits = await run.commits.compare(outage_run.acknowledged(), patience_s)
-        return replace(commits, problem=outage_run.uncounted or commits.problem)
+        patience_s = COUNTED_WITHIN_S if clients.finished else _LOOK_DEADLINE_S
+        commits = await run.commits.compare(clients.acknowledged, patience_s)
+        return replace(commits, problem=clients.uncounted or commits.problem)
 
     async def _outage(self, evidence: RunEvidence, commits: AcknowledgedCommits) -> OutageResult:
         # Our own session may need longer to come back than clients do.
         await self._keeper.until(_shows_server, _LOOK_DEADLINE_S)
-        outage_run = self._runner.outage_run
+        clients = self._runner.outage_clients
         return OutageResult(
             outages=outage_rows(evidence),
             changes=server_changes(self._keeper.frames),
             commits=commits,
-            waiting_clients=0 if outage_run is None else outage_run.waiting_clients,
+            waiting_clients=0 if clients is None else clients.waiting,
         )
 
     def _with_the_rest(self, frames: tuple[Frame, ...]) -> tuple[Frame, ...]:
@@ -493,7 +493,7 @@ class LoadRun:
         Raises:
             PgtopError: The run cannot begin; nothing was changed.
         """
-        self._runner.endpoint, self._runner.path = cell.target.endpoint, ()
+        self._runner.endpoint, self._runner.path, self._unseen = cell.target.endpoint, (), ""
         tables: tuple[DatasetTable, ...] = ()
         try:
             sql_session = await self._open_sql_session()
@@ -543,6 +543,7 @@ class LoadRun:
             warnings=tuple(warnings),
             proven=proven,
             restarted=self._restarted,
+            unseen=self._unseen,
         )
         return asked_run, facts
 
@@ -671,6 +672,7 @@ class LoadRun:
             return []
         facts = await path_facts(cell.target, cell.spec, interval, from_here=not self._runner.machine)
         self._runner.path = () if cell.target.direct else between(facts)
+        self._unseen = facts.unseen
         path_limits = limits(facts)
         for limit in path_limits:
             if limit.refuses:

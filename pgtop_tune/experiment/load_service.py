@@ -333,6 +333,7 @@ class LoadService:
     ) -> None:
         self._runner = runner
         self._keeper = keeper
+        self._open_sql_session = open_sql_session
         self._datasets = datasets
         self._endpoint = endpoint
         self._guard: Callable[[], RunGuard] = RunGuard
@@ -407,7 +408,7 @@ class LoadService:
         if not await self._keeper.until(shows_connections, _ANSWER_S):
             raise ConnectionProblem("the server does not answer", "wait until it does, and start again")
         search = SearchRun(
-            self._run, self._keeper, cell, wish, BeforeEachRun(USUAL),
+            self._run, self._keeper, self._open_sql_session, cell, wish, BeforeEachRun(USUAL),
             tell=self._tell, take_record=self._keep, take_state=self._take_search,
         )  # fmt: skip
         if wish.resume:

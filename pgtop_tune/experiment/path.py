@@ -15,10 +15,10 @@ from msgspec import Struct
 from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.bench.argv import threads_for
 from pgtop_tune.bench.ports import LoadEndpoint
-from pgtop_tune.host.open_files import EphemeralPorts, OpenFiles, called, ephemeral_ports, listen_backlog, listeners
+from pgtop_tune.host.open_files import EphemeralPorts, OpenFiles, ephemeral_ports, listen_backlog, listeners
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.pooler import server_shares, unreserved_connections
-from pgtop_tune.model.absence import NOT_YET, Reason, Unavailable
+from pgtop_tune.model.absence import NOT_YET, Unavailable
 from pgtop_tune.model.bench import LoadSpec, PathProcess
 from pgtop_tune.model.pooler import PGBOUNCER, PGCAT, ConsoleSample, Pooler, PoolerSample
 from pgtop_tune.postgres.server.other_address import OtherAddress
@@ -89,8 +89,6 @@ def parse_endpoint(text: str) -> EndpointWords:
 _SHARED: Final = frozenset({"transaction", "statement"})
 """Pool modes in which the next statement of a client may run in another session."""
 _PROXY: Final = "haproxy"
-_BETWEEN: Final = ("pgbouncer", "pgcat", "odyssey", "pgagroal", _PROXY)
-"""Programs that are looked for by name, where only root and their owner see what they listen at."""
 _SERVERS: Final = ("postgres", "postmaster")
 _MOST_CONNECTIONS_PER_S: Final = 5_000.0
 """The most that pgbench opens without a rate: the server starts a process for each."""
@@ -124,6 +122,7 @@ class PathFacts(Struct, frozen=True):
         console: The console of the pooler in the path; None without one, or where it does not answer.
         unreserved: Connections of the server that are not reserved; None where it is not known.
         processes: The processes that accept the connections of the path, as far as they are ours to look at.
+        unseen: Why a process at the endpoint, or its pooler, is not among them; "" where all of them are.
         tcp: The load is sent to an address and not to a Unix socket.
         loopback: The address is this machine's loopback.
         connects: A connection for each transaction (-C).
@@ -141,6 +140,7 @@ class PathFacts(Struct, frozen=True):
     console: ConsoleSample | None = None
     unreserved: int | None = None
     processes: tuple[OpenFiles, ...] = ()
+    unseen: str = ""
     tcp: bool = False
     loopback: bool = False
     connects: bool = False
@@ -391,7 +391,11 @@ async def path_facts(target: LoadTarget, spec: LoadSpec, interval: Interval, *, 
     pooler = pooler_at(interval.newest.pooler, target.name, endpoint.host, endpoint.port)
     console = None if pooler is None or isinstance(pooler.console, Unavailable) else pooler.console
     ports = ephemeral_ports()
-    processes = await asyncio.to_thread(_processes, _places(endpoint, pooler, console))
+    processes: tuple[OpenFiles, ...] = ()
+    unseen = "it is on the machine of pgbench"
+    if from_here or not endpoint.of_this_machine:
+        on_the_way = _places(endpoint, pooler)
+        processes, unseen = await asyncio.to_thread(_processes, on_the_way, _servers(console))
     return PathFacts(
         clients=spec.clients,
         protocol=spec.protocol,
@@ -400,6 +404,7 @@ async def path_facts(target: LoadTarget, spec: LoadSpec, interval: Interval, *, 
         console=console,
         unreserved=unreserved_connections(interval),
         processes=processes,
+        unseen=unseen,
         tcp=bool(endpoint.host) and not endpoint.host.startswith(("/", "@")),
         loopback=_is_loopback(endpoint.host),
         connects=spec.connect_per_transaction,
@@ -418,20 +423,30 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def _places(endpoint: LoadEndpoint, pooler: Pooler | None, console: ConsoleSample | None) -> list[tuple[str, int]]:
-    """Return the addresses of the load, of its pooler, and of the servers behind that pooler."""
-    places = [(endpoint.host, endpoint.port)]
+def _places(endpoint: LoadEndpoint, pooler: Pooler | None) -> list[tuple[str, int]]:
+    """Return the addresses of the load and of its pooler."""
+    addresses = [(endpoint.env.get("PGHOSTADDR") or endpoint.host, endpoint.port)]
     if pooler is not None and pooler.port is not None:
-        places.append((pooler.host, pooler.port))
+        addresses.append((pooler.host, pooler.port))
+    return addresses
+
+
+def _servers(console: ConsoleSample | None) -> list[tuple[str, int]]:
+    """Return the addresses of the servers behind a pooler."""
     rows = () if console is None else console.databases
-    return [*places, *((row.host, row.port) for row in rows if row.port is not None)]
+    return [(row.host, row.port) for row in rows if row.port is not None]
 
 
-def _processes(places: Iterable[tuple[str, int]]) -> tuple[OpenFiles, ...]:
-    processes: dict[int, OpenFiles] = {}
-    for host, port in dict.fromkeys(places):
-        accepting = listeners(host, port)
-        if isinstance(accepting, Unavailable):
-            accepting = called(_BETWEEN) if accepting.reason is Reason.NO_PERMISSION else ()
-        processes |= {process.pid: process for process in accepting}
-    return tuple(processes.values())
+def _processes(
+    on_the_way: Iterable[tuple[str, int]], servers: Iterable[tuple[str, int]]
+) -> tuple[tuple[OpenFiles, ...], str]:
+    """Return the processes that listen at all of these addresses, and why one of those on the way shows none."""
+    accepting = {address: listeners(*address) for address in dict.fromkeys((*on_the_way, *servers))}
+    processes = {
+        process.pid: process
+        for listening in accepting.values()
+        if not isinstance(listening, Unavailable)
+        for process in listening
+    }
+    reasons = (listening.detail for at in on_the_way if isinstance(listening := accepting[at], Unavailable))
+    return tuple(processes.values()), next(reasons, "")

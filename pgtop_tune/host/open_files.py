@@ -6,14 +6,16 @@ The ports this machine takes for connections it opens: each is one of a range, a
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Iterator
-from contextlib import suppress
-from ipaddress import ip_address
+import socket
+import struct
+from collections.abc import Iterable, Iterator
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
 
+from pgtop_tune.base.paths import account_name
 from pgtop_tune.host.block_devices import ROOT
 from pgtop_tune.host.kernel_text import read_once
 from pgtop_tune.model.absence import Reason, Unavailable
@@ -61,6 +63,7 @@ def listen_backlog(root: Path = ROOT) -> int | None:
 
 _LISTENING: Final = "0A"
 """TCP_LISTEN of include/net/tcp_states.h, as /proc/net/tcp writes it."""
+_EVERY_ADDRESS: Final = "0" * 8
 _LIMIT: Final = "Max open files"
 
 
@@ -107,52 +110,81 @@ def listeners(host: str, port: int, root: Path = ROOT) -> tuple[OpenFiles, ...] 
 
     Source: /proc/net/tcp, tcp6, unix; /proc/PID/fd, limits, comm.
     """
-    if not _is_here(host):
+    if host.startswith("/"):
+        inodes = _unix_inodes(root, f"{host}/.s.PGSQL.{port}")
+    elif (addresses := _addresses(host)) and all(map(_is_own, addresses)):
+        inodes = _tcp_inodes(root, addresses, port)
+    else:
         return Unavailable(Reason.NOT_LOCAL, f"{host} is not this machine")
-    inodes = set(_unix_inodes(root, f"{host}/.s.PGSQL.{port}") if host.startswith("/") else _tcp_inodes(root, port))
     if not inodes:
         return Unavailable(Reason.NOT_LOCAL, f"no process listens on port {port} here")
     processes = tuple(_looked_at(root, _holders(root, inodes)))
-    return processes or Unavailable(
-        Reason.NO_PERMISSION, f"only root and its owner can see the process that listens on port {port}"
-    )
-
-
-def called(names: Collection[str], root: Path = ROOT) -> tuple[OpenFiles, ...]:
-    """Return the processes of these programs; which sockets and how many files they have is for their owner to see."""
-    processes = []
-    for directory in os.scandir(root / "proc"):
-        # It may have ended since.
-        with suppress(OSError):
-            if directory.name.isdigit() and (name := _name(Path(directory.path))) in names:
-                processes.append(OpenFiles(pid=int(directory.name), name=name, soft=None, hard=None, now=0))
-    return tuple(processes)
+    if processes:
+        return processes
+    owners = ", ".join(sorted(map(account_name, set(inodes.values()))))
+    return Unavailable(Reason.NO_PERMISSION, f"only root and {owners} can see the process that listens on port {port}")
 
 
 def _name(home: Path) -> str:
     return read_once(home / "comm").decode(errors="replace").strip()
 
 
-def _is_here(host: str) -> bool:
-    if host.startswith("/") or host == "localhost":
+_Address = IPv4Address | IPv6Address
+
+
+def _addresses(host: str) -> tuple[_Address, ...]:
+    """Return the addresses of a name or an address; none where it has none."""
+    try:
+        rows = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM) if host else []
+        return tuple(ip_address(str(address[0]).partition("%")[0]) for *_, address in rows)
+    except (OSError, ValueError):
+        return ()
+
+
+def _is_own(address: _Address) -> bool:
+    """Return whether this machine has the address: only then its connections to it come from the same address."""
+    if address.is_loopback:
         return True
     try:
-        return ip_address(host).is_loopback
-    except ValueError:
+        with socket.socket(socket.AF_INET if address.version == 4 else socket.AF_INET6, socket.SOCK_DGRAM) as probe:
+            # Nothing is sent.
+            probe.connect((str(address), 1))
+            return ip_address(str(probe.getsockname()[0])) == address
+    except (OSError, ValueError):
         return False
 
 
-def _tcp_inodes(root: Path, port: int) -> Iterator[str]:
-    for name in ("tcp", "tcp6"):
-        for fields in _lines(root / "proc/net" / name):
-            if len(fields) > 9 and fields[3] == _LISTENING and fields[1].endswith(f":{port:04X}"):
-                yield fields[9]
+def _tcp_inodes(root: Path, addresses: Iterable[_Address], port: int) -> dict[str, int]:
+    """Return the sockets that listen at a port of these addresses, or of all, with the account of each."""
+    accepting = {_EVERY_ADDRESS, _EVERY_ADDRESS * 4}
+    for address in addresses:
+        accepting.add(_as_in_proc(address))
+        if address.version == 4:
+            accepting.add(_as_in_proc(ip_address(f"::ffff:{address}")))
+    return {
+        fields[9]: int(fields[7])
+        for name in ("tcp", "tcp6")
+        for fields in _lines(root / "proc/net" / name)
+        if len(fields) > 9
+        and fields[3] == _LISTENING
+        and fields[1] in {f"{address}:{port:04X}" for address in accepting}
+    }
 
 
-def _unix_inodes(root: Path, path: str) -> Iterator[str]:
-    for fields in _lines(root / "proc/net/unix"):
-        if len(fields) > 7 and fields[7] == path:
-            yield fields[6]
+def _as_in_proc(address: _Address) -> str:
+    """Return an address as /proc/net/tcp writes it: words of the machine's byte order."""
+    packed = address.packed
+    return "".join(f"{word:08X}" for word in struct.unpack(f"={len(packed) // 4}I", packed))
+
+
+def _unix_inodes(root: Path, path: str) -> dict[str, int]:
+    """Return the sockets of a path, with the account of each."""
+    inodes = [fields[6] for fields in _lines(root / "proc/net/unix") if len(fields) > 7 and fields[7] == path]
+    try:
+        return dict.fromkeys(inodes, os.stat(path).st_uid) if inodes else {}
+    except OSError:
+        # Its name is gone: nobody can connect to it.
+        return {}
 
 
 def _lines(path: Path) -> Iterator[list[str]]:
@@ -164,7 +196,7 @@ def _lines(path: Path) -> Iterator[list[str]]:
         yield line.split()
 
 
-def _holders(root: Path, inodes: set[str]) -> Iterator[int]:
+def _holders(root: Path, inodes: Iterable[str]) -> Iterator[int]:
     """Yield the processes with one of these sockets among their files, as far as this user may look."""
     sockets = {f"socket:[{inode}]" for inode in inodes}
     for directory in os.scandir(root / "proc"):

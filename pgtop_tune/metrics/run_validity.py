@@ -315,7 +315,7 @@ def _aborted(evidence: RunEvidence) -> Doubt | None:
     if evidence.run.ended_for != ABORTED:
         return None
     reason = f"ended after {evidence.seconds:.0f} s: {evidence.run.message}"
-    return doubt("ABORTED", INVALID, reason, "--abort-if has the condition", seconds=evidence.seconds)
+    return doubt("ABORTED", INVALID, reason, "use a lower load, or change the condition", seconds=evidence.seconds)
 
 
 def _skipped(evidence: RunEvidence) -> Doubt | None:
@@ -547,11 +547,23 @@ def _unproven(evidence: RunEvidence) -> Doubt | None:
     )  # fmt: skip
 
 
+def _pooler_unseen(evidence: RunEvidence) -> Doubt | None:
+    unseen = evidence.facts.unseen
+    if not unseen or evidence.facts.direct:
+        return None
+    return doubt(
+        "POOLER-UNSEEN",
+        NOTE,
+        f"whether the pooler or proxy on the way is the limit is not known: {unseen}",
+        "run pgtop-tune on the machine of the pooler, as root or the pooler's account",
+    )
+
+
 RULES: Final[tuple[Rule, ...]] = (
     Rule("RUN-FAILED", "pgbench failed; its tps line does not count.", "pgbench's exit status", _failed),
     Rule("CONNECTION-ERRORS", "Clients could not connect.", "pgbench's messages on stderr", _connection_errors),
     Rule("RUN-PARTIAL", "The run was stopped early.", "Ctrl-C, a signal, the stop key", _stopped),
-    Rule("ABORTED", "A condition of --abort-if ended the run.", "the option", _aborted),
+    Rule("ABORTED", "A condition that the operator set ended the run.", "--abort-if, or 'abort if' of the form", _aborted),
     Rule("OVERLOADED", "The rate was more than the server did, so that the backlog grew until the end.", "schedule lag and latency rise at every look together, `metrics.overload`", overloaded),
     Rule("FAILED-TRANSACTIONS", "Transactions failed (serialization, deadlocks, other errors), all tries counted; pgbench leaves them out of its figures.", f"report: number of failed transactions; above 0 a note, above {NOTED_UP_TO_PERCENT:.0f} % suspect, above {COUNTS_UP_TO_PERCENT:.0f} % or of another kind without --continue-on-error invalid", transactions_failed),
     Rule("SKIPPED", "Scheduled transactions were skipped.", "report: number of transactions skipped; > 0", _skipped),
@@ -566,6 +578,7 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule("SERVER-UNPROVEN", "There is no proof that the load ran on the watched server.", "start of the postmaster at the load's address, inet_server_addr(), inet_server_port() and pg_backend_pid() compared with the address and process of the load's connection", _unproven),
     Rule("CLIENT-BOUND", "pgbench is the limit, not the server.", "/proc/PID/task: CPU + waiting for a CPU of one thread ≥ 90 %, at least half of it CPU; without threads Client waits of the load's sessions ≥ 80 %", _client_bound),
     Rule("POOLER-BOUND", "A pooler or proxy is a limit of the load.", "/proc/PID/task of the processes that listen at the endpoint on this machine: CPU + waiting for a CPU of one thread ≥ 90 %, at least half of it CPU", around.pooler_bound),
+    Rule("POOLER-UNSEEN", "The CPU time of the pooler or proxy on the way is not known.", "the process that listens at the endpoint: on another machine, or of another account", _pooler_unseen),
     Rule("CPU-CONTENTION", "pgbench had to wait for a CPU.", "/proc/PID/task/TID/schedstat: a thread waited ≥ 25 % of the time", _cpu_contention),
     Rule("FEW-THREADS", "One thread serves more than 64 clients.", "-j and -c", _few_threads),
     Rule("SCALE-BELOW-CLIENTS", "Clients of the TPC-B-like script queue for few branch rows.", "scaling factor < clients", _scale),

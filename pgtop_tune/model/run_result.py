@@ -219,6 +219,7 @@ class RunFacts(Struct, frozen=True, gc=False):
         warnings: Warnings before the start, such as too many clients.
         lost: Reason why the run was not made under its configuration, or not all the time; "" where it was.
         restarted: Time of a restart of the server between the first run of the series and this one; "" without one.
+        unseen: Why a pooler or proxy on the way of the load was not seen, so that its CPU is not known; "" else.
     """
 
     processed: int | None = None
@@ -238,6 +239,7 @@ class RunFacts(Struct, frozen=True, gc=False):
     warnings: tuple[str, ...] = ()
     lost: str = ""
     restarted: str = ""
+    unseen: str = ""
 
 
 class StatementTimes(Struct, frozen=True, gc=False):

@@ -4,13 +4,15 @@ Run as a file, not imported: `python -I -S attempts.py --every 0.05 --log PREFIX
 failed when the program ends with status 1, or with status 2 and nothing in its log, which are the files PREFIX.PID
 and PREFIX.PID.1 …: pgbench could not connect all clients, or lost all of them before the first transaction. The files
 of a failed attempt are removed, and the next one begins `--every` seconds after the begin of the last, or at once
-after an attempt that took longer. With `--number`, pgbench gets the number of the attempt as a variable of that name.
-With `--wait USR1`, the first attempt waits for that signal.
+after an attempt that took longer. With `--variable`, pgbench gets the number of the attempt as a variable of that
+name. With `--wait USR1`, the first attempt waits for that signal.
 
-On stderr, READY says that it waits, AGAIN (on stdout, too) follows the output of a failed attempt, and "attempts:
-NUMBER PID LONGEST_S" tells of an attempt that still runs after `STAYS_S`, and of the last one: its number, its
-process, and the longest time between the begins of two attempts. The exit status is that of the last program, 128 + n
-where signal n ended it. SIGALRM and SIGINT reach the program by the process group, and end the attempts.
+On stderr, READY says that it waits, AGAIN (on stdout, too) follows the output of a failed attempt, and "NUMBER PID
+LONGEST_S" tells of an attempt that still runs after `STAYS_S`, and of the last one: its number, its process, and the
+longest time between the begins of two attempts. These lines begin with the value of the variable TOKEN, which the
+program does not get: words of a server, which it passes on, do not begin so. The exit status is that of the last
+program, 128 + n where signal n ended it. SIGALRM and SIGINT reach the program by the process group, and end the
+attempts.
 """
 
 from __future__ import annotations
@@ -21,19 +23,18 @@ import select
 import signal
 import sys
 import time
-from typing import Final, NamedTuple, NoReturn
+from typing import Final, NamedTuple, NoReturn, TextIO
 
 STAYS_S: Final = 0.5
-OF_ATTEMPTS: Final = "attempts: "
-"""Begin of the lines that are not the program's."""
-READY: Final = f"{OF_ATTEMPTS}ready"
-AGAIN: Final = f"{OF_ATTEMPTS}again"
+TOKEN: Final = "PGTOP_TUNE_ATTEMPTS"
+READY: Final = "ready"
+AGAIN: Final = "again"
 NOT_CONNECTED: Final = 1
 LOST: Final = 2
 _FAILED_TO_START: Final = 127
 _WRONG_USAGE: Final = 64
 _PR_SET_PDEATHSIG: Final = 1
-_OPTIONS: Final = frozenset({"--every", "--log", "--number", "--wait"})
+_OPTIONS: Final = frozenset({"--every", "--log", "--variable", "--wait"})
 
 
 class AttemptsOrder(NamedTuple):
@@ -42,7 +43,7 @@ class AttemptsOrder(NamedTuple):
     argv: tuple[str, ...]
     every_s: float
     log: str
-    number: str = ""
+    variable: str = ""
     waits: bool = False
 
 
@@ -58,7 +59,7 @@ def parse_order(arguments: list[str]) -> AttemptsOrder:
         argv=tuple(arguments[at + 1 :]),
         every_s=float(options["--every"]),
         log=options["--log"],
-        number=options.get("--number", ""),
+        variable=options.get("--variable", ""),
         waits="--wait" in options,
     )
 
@@ -68,6 +69,7 @@ class AttemptLoop:
 
     def __init__(self, order: AttemptsOrder) -> None:
         self._order = order
+        self._token = os.environ.pop(TOKEN, "")
         self._number = 0
         self._longest_s = 0.0
         self._begun, self._ending = not order.waits, False
@@ -82,8 +84,7 @@ class AttemptLoop:
     def run(self) -> int:
         """Return the exit status of the last attempt."""
         if self._order.waits:
-            sys.stderr.write(f"{READY}\n")
-            sys.stderr.flush()
+            self._report(READY)
         while not (self._begun or self._ending):
             select.select([self._wake], [], [])
             os.read(self._wake, 512)
@@ -104,9 +105,7 @@ class AttemptLoop:
                 return 128 - status if status < 0 else status
             for name in files:
                 os.unlink(name)
-            for stream in (sys.stdout, sys.stderr):
-                stream.write(f"{AGAIN}\n")
-                stream.flush()
+            self._report(AGAIN, sys.stdout, sys.stderr)
             time.sleep(max(began_s + self._order.every_s - time.monotonic(), 0.0))
             if self._ending:
                 self._tell(pid)
@@ -131,7 +130,7 @@ class AttemptLoop:
 
                 ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL), 0, 0, 0)
             program, *arguments = self._order.argv
-            variable = ["-D", f"{self._order.number}={self._number}"] if self._order.number else []
+            variable = ["-D", f"{self._order.variable}={self._number}"] if self._order.variable else []
             if os.getppid() == parent:
                 os.execv(program, [program, *variable, *arguments])
         finally:
@@ -152,8 +151,12 @@ class AttemptLoop:
                 stays_s = None
 
     def _tell(self, pid: int) -> None:
-        sys.stderr.write(f"{OF_ATTEMPTS}{self._number} {pid} {self._longest_s:.3f}\n")
-        sys.stderr.flush()
+        self._report(f"{self._number} {pid} {self._longest_s:.3f}")
+
+    def _report(self, report: str, *streams: TextIO) -> None:
+        for stream in streams or (sys.stderr,):
+            stream.write(f"{self._token}{report}\n")
+            stream.flush()
 
     def _begin(self, *_: object) -> None:
         self._begun = True

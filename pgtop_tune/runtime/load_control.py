@@ -161,7 +161,7 @@ class LoadSearch(Struct, frozen=True, kw_only=True):
     """A search for the highest rate as it stands.
 
     Attributes:
-        objective: In words.
+        so_far: The objective and the interval so far, in words.
         now: The run under way in words; "" after the last one.
         ends_ms: Expected end, milliseconds since the epoch.
         outcomes: A line for each run so far. Scripts have foreign names.
@@ -169,7 +169,7 @@ class LoadSearch(Struct, frozen=True, kw_only=True):
         result: The result, its doubts, latencies and the bottleneck, a line each; () before the end. Foreign text.
     """
 
-    objective: str
+    so_far: str
     now: str
     ends_ms: float
     outcomes: tuple[str, ...] = ()
@@ -202,6 +202,12 @@ class LoadSeries(Struct, frozen=True):
     problem: str = ""
 
 
+_COMPARED: Final = {
+    "steps": "the steps of the load are compared with each other",
+    "search": "the search for the highest rate compares its runs with each other",
+}
+
+
 class LoadState(Struct, frozen=True):
     """State of runs and data sets.
 
@@ -224,6 +230,11 @@ class LoadState(Struct, frozen=True):
     making: MakingProgress | None = None
     made: DataSetMade | None = None
     series: LoadSeries | None = None
+
+    @property
+    def compares(self) -> str:
+        """Return why the server has to stay as it is: runs are compared with each other; "" where they are not."""
+        return _COMPARED.get(self.doing, "")
 
 
 class LoadChange(StrEnum):

@@ -81,6 +81,9 @@ RUNS = {
     "retried": Sample(f"{FAILING} --max-tries=3 --failures-detailed", since=15),
     "retried_statements": Sample(f"{FAILING} -r --max-tries=3 --failures-detailed", since=15),
     "everything": Sample(f"{FAILING} -r -R 400 -L 200 --max-tries=3 --failures-detailed", since=15),
+    "continued": Sample(
+        "-c 4 -j 2 -T 2 -r -f read.sql@9 -f syntax.sql@1 --continue-on-error --failures-detailed", since=19
+    ),
     "server_gone": Sample("-c 4 -j 2 -T 4 -b select-only", stop=True),
 }
 

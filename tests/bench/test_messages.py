@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pgtop_tune.bench.messages import hint_for, last_words, lost_clients, with_script
+from pgtop_tune.bench.messages import hint_for, is_of_script, last_words, lost_clients, with_script
 
 SAMPLES = Path(__file__).parent / "samples"
 
@@ -34,7 +34,7 @@ def test_common_failures_keep_their_words_and_get_a_hint(name: str, words: str, 
     assert "could not create connection" not in said
 
 
-@pytest.mark.parametrize("major", [14, 15, 16, 17, 18])
+@pytest.mark.parametrize("major", [14, 15, 16, 17, 18, 19])
 @pytest.mark.parametrize(
     ("name", "words"),
     [
@@ -200,3 +200,27 @@ def test_limits_and_prepared_statements_have_hints(words: str, hint: str) -> Non
 )
 def test_lost_clients_are_named_by_every_version(line: str, clients: tuple[int, ...]) -> None:
     assert lost_clients(line) == clients
+
+
+_ABORTED = "pgbench: error: client 0 script 0 aborted in command 1 query 0: "
+_CUT_OFF = "pgbench: error: client 1 aborted in command 0 (SQL) of script 0; perhaps the backend died while processing"
+
+
+@pytest.mark.parametrize(
+    ("stderr", "is_broken"),
+    [
+        (f"{_ABORTED}ERROR:  division by zero", True),
+        (f"{_ABORTED}FEHLER:  Division durch Null", True),
+        ("pgbench: error: client 0 script 0 command 0 query 0: expected one row, got 0", True),
+        ("pgbench: error: client 1 aborted in command 1 (set) of script 0; evaluation of meta-command failed", True),
+        (f"{_ABORTED}ERROR:  cannot execute INSERT in a read-only transaction", False),
+        (f"{_ABORTED}FATAL:  terminating connection due to administrator command", False),
+        (f"{_ABORTED}ВАЖНО:  закрытие подключения", False),
+        (f"{_ABORTED}ERROR:  server conn crashed?\nserver closed the connection unexpectedly", False),
+        (f"{_ABORTED}ERROR:  division by zero\n{_CUT_OFF}", False),
+    ],
+)
+def test_clients_that_their_script_ends_are_told_apart_from_clients_that_are_cut_off(
+    stderr: str, *, is_broken: bool
+) -> None:
+    assert is_of_script(stderr) is is_broken

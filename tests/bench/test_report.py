@@ -95,7 +95,7 @@ def test_figures_of_single_scripts_do_not_replace_those_of_the_run() -> None:
     assert (report.processed, report.tps, report.latency_average_ms) == (100, 50.0, None)
 
 
-REPORTS = sorted(SAMPLES.glob("1[4-8]/*.stdout"))
+REPORTS = sorted(SAMPLES.glob("1[4-9]/*.stdout"))
 NEVER_BEGAN = ("bad_script",)
 NOTHING_DONE = ("nothing_finished", "aborted_at_once")
 
@@ -107,7 +107,7 @@ def of(major: int, name: str) -> BenchReport:
 
 
 @pytest.mark.parametrize("path", REPORTS, ids=lambda path: f"{path.parent.name}-{path.stem}")
-def test_every_report_of_14_to_18_has_its_figures(path: Path) -> None:
+def test_every_report_of_14_to_19_has_its_figures(path: Path) -> None:
     text = path.read_text()
     report = parse_report(text)
     if path.stem in NEVER_BEGAN:
@@ -157,7 +157,7 @@ def _values(part: object) -> Iterator[object]:
         yield part
 
 
-@pytest.mark.parametrize("major", [14, 15, 16, 17, 18])
+@pytest.mark.parametrize("major", [14, 15, 16, 17, 18, 19])
 def test_scripts_have_their_names_weights_shares_and_statements(major: int) -> None:
     report = of(major, "scripts_statements")
     read, write = report.scripts
@@ -184,7 +184,7 @@ def test_scripts_have_their_names_weights_shares_and_statements(major: int) -> N
     assert {each.retries for each in write.statements} == {None}
 
 
-@pytest.mark.parametrize("major", [14, 15, 16, 17, 18])
+@pytest.mark.parametrize("major", [14, 15, 16, 17, 18, 19])
 def test_the_statements_of_a_single_script_are_the_runs(major: int) -> None:
     report = of(major, "statements")
     assert report.scripts == ()
@@ -193,7 +193,7 @@ def test_the_statements_of_a_single_script_are_the_runs(major: int) -> None:
     assert report.statements[5].text.startswith("UPDATE pgbench_accounts SET abalance")
 
 
-@pytest.mark.parametrize("major", [14, 15, 16, 17, 18])
+@pytest.mark.parametrize("major", [14, 15, 16, 17, 18, 19])
 def test_skipped_transactions_of_a_script_are_not_among_those_processed(major: int) -> None:
     report = of(major, "skipped_scripts")
     processed = sum(each.processed or 0 for each in report.scripts)
@@ -203,13 +203,13 @@ def test_skipped_transactions_of_a_script_are_not_among_those_processed(major: i
     assert report.latency_limit_exceeded is not None
 
 
-@pytest.mark.parametrize("major", [14, 15, 16, 17, 18])
+@pytest.mark.parametrize("major", [14, 15, 16, 17, 18, 19])
 def test_a_script_that_was_never_chosen_has_no_transactions_and_no_latency(major: int) -> None:
     script = of(major, "scripts").scripts[2]
     assert (script.name, script.weight, script.processed, script.latency_average_ms) == ("sleep.sql", 0, 0, None)
 
 
-@pytest.mark.parametrize("major", [15, 16, 17, 18])
+@pytest.mark.parametrize("major", [15, 16, 17, 18, 19])
 def test_failures_by_kind_script_and_statement(major: int) -> None:
     report = of(major, "failed_statements")
     assert report.failed is not None
@@ -223,7 +223,18 @@ def test_failures_by_kind_script_and_statement(major: int) -> None:
     assert report.retried is None
 
 
-@pytest.mark.parametrize("major", [15, 16, 17, 18])
+def test_errors_after_which_19_continues_are_failures_of_their_script_and_statement() -> None:
+    report = of(19, "continued")
+    read, syntax = report.scripts
+    assert report.failed == syntax.failed == syntax.statements[1].failures
+    assert report.failed is not None
+    assert report.failed > 0
+    assert (read.failed, read.processed) == (0, report.processed)
+    assert (report.serialization_failures, report.deadlock_failures) == (0, 0)
+    assert (syntax.processed, syntax.latency_average_ms) == (0, None)
+
+
+@pytest.mark.parametrize("major", [15, 16, 17, 18, 19])
 def test_retries_by_script_and_statement(major: int) -> None:
     report = of(major, "retried_statements")
     assert report.max_tries == 3
@@ -234,7 +245,7 @@ def test_retries_by_script_and_statement(major: int) -> None:
     assert sum(each.retries or 0 for each in statements) == pytest.approx(report.retries, abs=5)
 
 
-@pytest.mark.parametrize("major", [14, 15, 16, 17, 18])
+@pytest.mark.parametrize("major", [14, 15, 16, 17, 18, 19])
 def test_a_run_by_transactions_says_how_many_were_asked_for(major: int) -> None:
     done, aborted = of(major, "transactions"), of(major, "transactions_aborted")
     assert (done.processed, done.asked, done.duration_s) == (1000, 1000, None)

@@ -14,7 +14,14 @@ from hypothesis import strategies as st
 from pgtop_tune.base.errors import LoadProblem
 from pgtop_tune.bench.locate import Pgbench
 from pgtop_tune.bench.ports import LoadEndpoint
-from pgtop_tune.bench.profiles import LONGEST_BYTES, check_script, parse_choice, read_script, statements_in
+from pgtop_tune.bench.profiles import (
+    LONGEST_BYTES,
+    check_script,
+    meta_commands,
+    parse_choice,
+    read_script,
+    statements_in,
+)
 from pgtop_tune.model.bench import ScriptChoice
 
 SHELLS = [
@@ -124,6 +131,21 @@ def test_a_weight_is_what_stands_behind_the_last_at(file: str, weight: int) -> N
 )
 def test_statements_are_counted_as_pgbench_sends_them(text: str, statements: int | None) -> None:
     assert statements_in(text) == statements
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("\\SET a 1\nSELECT 1 \\sleep :a ms\n", {"set", "sleep"}),
+        ("\\ \\\n sleep\\\n1 ms\n", {"sleep"}),
+        ("-- SELECT 1;\r\\sleep 1 ms\n", {"sleep"}),
+        ("SELECT a$b$c; \\sleep 1 ms\nSELECT a$b$;", {"sleep"}),
+        ("SELECT $1$; \\sleep 1 ms\nSELECT $1$;", {"sleep"}),
+        ("SELECT pg_sleep(1), '\\sleep 1', \"\\sleep 1\", $$\\sleep 1$$ /* \\sleep 1 */; -- \\sleep 1", set()),
+    ],
+)
+def test_meta_commands_are_those_that_pgbench_takes(text: str, names: set[str]) -> None:
+    assert meta_commands(text) == names
 
 
 @given(st.text(alphabet="se1 ;'\"$()\\\n-/*", max_size=60))

@@ -1,4 +1,4 @@
-r"""\sleep inside a transaction is latency to pgbench, wherever it stands and with a rate as well: each version here."""
+r"""\sleep is latency to pgbench, wherever a script has it and however it is written: each version here."""
 
 from __future__ import annotations
 
@@ -7,43 +7,74 @@ from pathlib import Path
 
 import pytest
 
+from pgtop_tune.base.errors import LoadProblem
 from pgtop_tune.bench.locate import Pgbench, probe
 from pgtop_tune.bench.ports import LoadEndpoint
+from pgtop_tune.bench.profiles import load_profiles
+from pgtop_tune.experiment.slo.rate_runs import check_no_sleep
 from pgtop_tune.model.bench import LoadSpec, ScriptChoice
 from tests.bench.conftest import Watch
 from tests.bench.test_runner import over
 from tests.support.servers import NotAvailable, Servers
 
 SLEEP_US = 40_000
+TRANSACTIONS = 4
+
+SCRIPTS = {
+    "first": "\\sleep 40 ms\nSELECT 1;\n",
+    "in a block": "BEGIN;\n\\sleep 40 ms\nEND;\n",
+    "last": "SELECT 1;\n\\sleep 40 ms\n",
+    "alone": "\\sleep 40000 us",
+    "behind SQL": "SELECT 1 \\sleep 40 ms\nSELECT 2;\n",
+    "upper case with a variable": "\\set x 40\n\\SLEEP :x ms\nSELECT 1;\n",
+    "in a branch": "\\if :client_id = 0\n\\sleep 40 ms\n\\endif\nSELECT 1;\n",
+    "over lines": "\\ \\\n sleep\\\n40 ms\nSELECT 1;\n",
+    "behind a line of an old Macintosh": "-- no comment\r\\sleep 40 ms\nSELECT 1;\n",
+    "in a pipeline": "\\startpipeline\nSELECT 1;\n\\sleep 40 ms\nSELECT 2;\n\\endpipeline\n",
+}
 
 
-SCRIPTS = ("\\sleep 40 ms\nSELECT 1;\n", "BEGIN;\n\\sleep 40 ms\nEND;\n", "SELECT 1;\n\\sleep 40 ms\n")
-
-
-async def check(load: Watch, file: Path, script: str, rate: float | None) -> None:
-    file.write_text(script)
-    await load.runner.start(
-        LoadSpec(clients=1, threads=1, transactions=10, rate_per_s=rate, scripts=(ScriptChoice(str(file)),))
+async def check(load: Watch, file: Path, script: str, rate: float | None = None) -> None:
+    file.write_bytes(script.encode())
+    spec = LoadSpec(
+        clients=1,
+        threads=1,
+        transactions=TRANSACTIONS,
+        protocol="prepared",
+        rate_per_s=rate,
+        scripts=(ScriptChoice(str(file)),),
     )
+    with pytest.raises(LoadProblem, match="counts as latency"):
+        check_no_sleep(spec, load_profiles().get("select-only"))
+    await load.runner.start(spec)
     await load.until(over)
     report = load.runner.report
     assert report is not None
-    assert (report.processed, sum(second.logged for second in load.latencies)) == (10, 10)
+    assert (report.processed, sum(second.logged for second in load.latencies)) == (TRANSACTIONS, TRANSACTIONS)
     assert (report.latency_average_ms or 0.0) * 1000.0 >= SLEEP_US
-    assert sum(second.sum_us for second in load.latencies) >= 10 * SLEEP_US
+    assert sum(second.sum_us for second in load.latencies) >= TRANSACTIONS * SLEEP_US
 
 
-@pytest.mark.parametrize("rate", [None, 20.0])
-@pytest.mark.parametrize("script", SCRIPTS)
-async def test_a_sleep_is_part_of_the_logged_and_of_the_reported_latency(
+@pytest.mark.parametrize("place", SCRIPTS)
+async def test_a_sleep_is_part_of_the_latency_and_an_objective_refuses_it(
     tables: LoadEndpoint,
     watch: Callable[..., Watch],
     pgbench: Pgbench,
     tmp_path_factory: pytest.TempPathFactory,
-    script: str,
-    rate: float | None,
+    place: str,
 ) -> None:
-    await check(watch(tables, pgbench), tmp_path_factory.mktemp("script") / "sleeps.sql", script, rate)
+    await check(watch(tables, pgbench), tmp_path_factory.mktemp("script") / "sleeps.sql", SCRIPTS[place])
+
+
+@pytest.mark.parametrize("place", ["first", "last"])
+async def test_with_a_rate_as_well(
+    tables: LoadEndpoint,
+    watch: Callable[..., Watch],
+    pgbench: Pgbench,
+    tmp_path_factory: pytest.TempPathFactory,
+    place: str,
+) -> None:
+    await check(watch(tables, pgbench), tmp_path_factory.mktemp("script") / "sleeps.sql", SCRIPTS[place], rate=20.0)
 
 
 @pytest.mark.long
@@ -55,5 +86,6 @@ async def test_the_newest_pgbench_counts_it_too(
     except NotAvailable as problem:
         pytest.skip(f"no pgbench 19: {problem}")
     file = tmp_path_factory.mktemp("script") / "sleeps.sql"
-    for script in SCRIPTS:
-        await check(watch(tables, newest), file, script, 20.0)
+    for script in SCRIPTS.values():
+        for rate in (None, 20.0):
+            await check(watch(tables, newest), file, script, rate)

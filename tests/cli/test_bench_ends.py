@@ -8,7 +8,9 @@ import signal
 import subprocess
 from pathlib import Path
 
+import psycopg
 import pytest
+from psycopg import sql
 
 from pgtop_tune.cluster.throwaway import Throwaway
 from tests.cli.runs import PROGRAM, ROOT, environment, run
@@ -41,6 +43,7 @@ def test_a_condition_ends_all_runs_with_a_status_of_its_own(queue: str, server: 
     [
         (("--slo", "p99 > 5ms"), "is not an objective"),
         (("--slo", "p99 < 5ms", "--steps", "rate=1,2"), "--slo contradicts --steps"),
+        (("--slo", "p99 < 5ms", "-r"), "a search for the highest rate has no report of statements (-r)"),
         (("--slo", "p99 < 5ms", "-L", "5"), "it skips late transactions, which the objective is about"),
         (("--slo", "p99 < 5ms", "--phases", "hold 1m"), "a search for the highest rate has no phases (--phases)"),
         (("--slo", "p99 of other.sql < 5ms"), "there is no script other.sql"),
@@ -84,17 +87,26 @@ def test_think_time_inside_a_transaction_is_refused(server: Throwaway, tmp_path:
     assert "counts as latency" in ran.err
 
 
-def test_a_search_goes_on_only_with_the_same_load(queue: str, server: Throwaway, tmp_path: Path) -> None:
-    words = ["bench", "run", "-f", queue, "--slo", "p95 < 150ms", "-R", "20", *COMMON, conninfo(server)]
+def test_a_search_goes_on_only_with_the_same_load_and_server(queue: str, database: str, tmp_path: Path) -> None:
+    words = ["bench", "run", "-f", queue, "--slo", "p95 < 150ms", "-R", "20", *COMMON, database]
     first = subprocess.Popen(
         [*PROGRAM, *words], env=environment(tmp_path), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
-    assert eventually(lambda: [path for path in tmp_path.rglob("journal.jsonl") if path.read_text()], 60)
+    assert eventually(lambda: [path for path in tmp_path.rglob("journal.jsonl") if "work_mem" in path.read_text()], 60)
     first.send_signal(signal.SIGINT)
     first.communicate(timeout=60)
     for more in (("-D", "n=1"), ("-M", "prepared")):
         refused = run(*words, *more, "--resume", "last", home=tmp_path)
         assert (refused.status, "has another load" in refused.err) == (2, True)
+    for more, reason in ((("-R", "21"), "has another first rate: 20"), (("-c", "5"), "another number of clients: 4")):
+        refused = run(*words, *more, "--resume", "last", home=tmp_path)
+        assert (refused.status, reason in refused.err) == (2, True)
+    with psycopg.connect(database, autocommit=True) as connection:
+        name = sql.Identifier(connection.info.dbname)
+        connection.execute(sql.SQL("ALTER DATABASE {} SET work_mem = '8MB'").format(name))
+    refused = run(*words, "--resume", "last", home=tmp_path)
+    assert "work_mem was changed by someone else: 4096 -> 8192" in refused.err
+    assert refused.status == 4
     Path(queue).write_text("SELECT 1;\n", encoding="utf-8")
     refused = run(*words, "--resume", "last", home=tmp_path)
     assert (refused.status, "has another load" in refused.err) == (2, True)

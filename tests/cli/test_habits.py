@@ -152,11 +152,13 @@ def test_a_second_word_is_the_user_as_in_psql(words: ConnectionWords, reached: t
         ("-c", "option of the command itself"),
         ("-c5", "option of the command itself"),
         ("--file=x.sql", "option of the command itself"),
+        ("--fil=x.sql", "option of the command itself"),
+        ("-vfx.sql", "option of the command itself"),
         ("-i", "creates tables"),
     ],
 )
 def test_what_pgtop_tune_sets_itself_is_not_passed_on(word: str, reason: str) -> None:
-    assert further_options(["--exit-on-abort"]) == ("--exit-on-abort",)
+    assert further_options(["--exit-on-abort", "-v"]) == ("--exit-on-abort", "-v")
     with pytest.raises(UsageProblem, match=reason):
         further_options([word])
 

@@ -18,6 +18,7 @@ from psycopg.sql import SQL, Identifier
 
 from pgtop_tune.bench.datasets.pgbench_tables import initialise
 from pgtop_tune.bench.locate import find_pgbench
+from pgtop_tune.bench.outage_run import OutageRun
 from pgtop_tune.cli.options import LiveOptions
 from pgtop_tune.cli.wiring import LiveSession, endpoint_of, following_endpoint
 from pgtop_tune.cluster.throwaway import Throwaway
@@ -26,7 +27,7 @@ from pgtop_tune.experiment.load_run import BeforeEachRun, Cancelled, LoadRun, Ru
 from pgtop_tune.experiment.path import LoadTarget
 from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import Unavailable
-from pgtop_tune.model.bench import LoadSpec
+from pgtop_tune.model.bench import LoadSpec, RunState, ScriptChoice
 from pgtop_tune.model.outage import OutageResult
 from pgtop_tune.model.run_result import RunResult
 from pgtop_tune.postgres.server.conninfo import resolve
@@ -75,8 +76,8 @@ class OutageBench:
         """All clients work again after so many outages."""
 
         def are_back() -> bool:
-            run = self.session.load.outage_run
-            return run is not None and len(run.facts.outages) == outages and run.span_is_closed
+            run = self.session.load._run
+            return isinstance(run, OutageRun) and len(run.facts.outages) == outages and run.span_is_closed
 
         await self.until(are_back)
 
@@ -196,6 +197,23 @@ async def test_clients_go_through_a_crash_and_nothing_acknowledged_is_missing(
     assert not {"SERVER-AWAY", "RUN-FAILED", "OTHER-SERVER"} & {doubt.id for doubt in result.doubts}
     assert "OUTAGE" in {doubt.id for doubt in result.doubts}
     assert len(result.groups) == 2
+
+
+async def test_a_script_that_breaks_is_no_outage(make_server: Callable[..., Throwaway], tmp_path: Path) -> None:
+    server, script = make_server(18), tmp_path / "broken.sql"
+    script.write_text("SELECT n FROM breaks")
+    with psycopg.connect(conninfo(server), autocommit=True) as connection:
+        connection.execute("CREATE TABLE breaks AS SELECT 1 AS n")
+    async with bench_on(conninfo(server), server) as bench:
+        measuring = await bench.start(replace(LOAD, scripts=(ScriptChoice(str(script)),)))
+        with psycopg.connect(conninfo(server), autocommit=True) as connection:
+            connection.execute("DROP TABLE breaks")
+        result = await measuring
+    assert result.state is RunState.FAILED
+    assert 'relation "breaks" does not exist' in result.message
+    assert result.outage is not None
+    assert result.outage.outages == ()
+    assert our_tables(server) == []
 
 
 @pytest.mark.long

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -14,7 +15,7 @@ from pgtop_tune.base.errors import LoadProblem
 from pgtop_tune.bench.locate import find_pgbench
 from pgtop_tune.cli.wiring import endpoint_of
 from pgtop_tune.cluster.throwaway import Throwaway, server_account
-from pgtop_tune.experiment.path import LoadTarget
+from pgtop_tune.experiment.path import LoadTarget, _processes
 from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import LoadSpec
@@ -22,9 +23,10 @@ from pgtop_tune.model.frame import Frame
 from tests.experiment.test_load_run import Bench, bench_on
 from tests.support.accounts import own
 from tests.support.certificates import Authority
-from tests.support.poolers import HaProxy, PgBouncer, number_of, reserved_port
+from tests.support.poolers import LOOPBACK, HaProxy, PgBouncer, number_of, reserved_port
 from tests.support.servers import conninfo
 
+_STRANGER = 65_533
 _TRIES, _FULL, _RAN = 6, 0.97, 1.2
 LOAD = LoadSpec("select-only", clients=6, threads=1, duration_s=5, protocol="simple")
 
@@ -63,6 +65,20 @@ async def test_every_thread_of_each_process_on_the_way_is_in_the_frames_and_pgbe
             # A load without a pooler has none.
             await bench.measure(replace(LOAD, duration_s=1))
             assert pooler_pids(bench.keeper.frames[-1]) == set()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another account")
+def test_of_a_pooler_that_only_another_account_sees_no_process_counts(server: Throwaway) -> None:
+    """Of two PgBouncers, one is on the way."""
+    with PgBouncer(server) as bouncer, PgBouncer(server):
+        assert [process.pid for process in _processes([(LOOPBACK, bouncer.port)], [])[0]] == [bouncer.pid]
+        os.seteuid(_STRANGER)
+        try:
+            processes, unseen = _processes([(LOOPBACK, bouncer.port)], [])
+        finally:
+            os.seteuid(0)
+    assert processes == ()
+    assert unseen.endswith(f" can see the process that listens on port {bouncer.port}")
 
 
 @pytest.fixture

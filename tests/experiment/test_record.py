@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from pgtop_tune.base.units import UNKNOWN
-from pgtop_tune.compare.reports.sheets import generator_table, level_table, seam_words
+from pgtop_tune.compare.reports.result_tables import generator_table, level_table, seam_words
 from pgtop_tune.experiment.record import record_of
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import ClientGroup, LoadLevel, RunState, Seam

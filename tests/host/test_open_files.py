@@ -9,10 +9,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pgtop_tune.base.paths import account_name
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.host.open_files import OpenFiles, listeners, parse_limit
 from pgtop_tune.model.absence import Reason, Unavailable
@@ -75,6 +77,31 @@ def test_the_postmaster_is_found_by_its_socket(server: Throwaway) -> None:
     assert {each.name for each in found} == {"postgres"}
 
 
+def test_a_port_of_another_address_of_this_machine_is_another_one() -> None:
+    with socket.socket() as listening, socket.socket() as everywhere:
+        listening.bind(("127.0.0.2", 0))
+        listening.listen()
+        port = listening.getsockname()[1]
+        assert isinstance(listeners("127.0.0.2", port), tuple)
+        assert isinstance(listeners("127.0.0.1", port), Unavailable)
+        everywhere.bind(("", 0))
+        everywhere.listen()
+        assert isinstance(listeners("127.0.0.2", everywhere.getsockname()[1]), tuple)
+
+
+def test_an_address_of_this_machine_s_network_is_here() -> None:
+    own = [
+        entry.address
+        for entries in psutil.net_if_addrs().values()
+        for entry in entries
+        if entry.family == socket.AF_INET and not entry.address.startswith("127.")
+    ]
+    if not own:
+        pytest.skip("this machine has no network")
+    with socket.create_server((own[0], 0)) as listening:
+        assert isinstance(listeners(own[0], listening.getsockname()[1]), tuple)
+
+
 def test_another_machine_and_a_port_nobody_listens_on_are_said_to_be_so() -> None:
     for host in ("db1.example", "192.0.2.7", ""):
         found = listeners(host, 5432)
@@ -91,6 +118,7 @@ def test_a_process_that_is_not_ours_to_look_at_is_no_process_without_limit(tmp_p
     found = listeners("127.0.0.1", 0x1920, tmp_path)
     assert isinstance(found, Unavailable)
     assert found.reason is Reason.NO_PERMISSION
+    assert found.detail.startswith(f"only root and {account_name(999)} can see")
     os.symlink("socket:[4242]", tmp_path / "proc/77/fd/5")
     (tmp_path / "proc/77/limits").write_text(LIMITS.format(10, 20))
     (tmp_path / "proc/77/comm").write_text("pgbouncer\n")

@@ -327,6 +327,14 @@ def test_a_pooler_without_time_beside_others_that_have_none_is_not_blamed_alone(
     assert "CLIENT-BOUND" in both
 
 
+def test_a_pooler_that_was_not_seen_is_neither_blamed_nor_cleared() -> None:
+    unseen = replace(FACTS, direct=False, unseen="only root and postgres can see the process that listens on port 6432")
+    doubt = found(unseen)["POOLER-UNSEEN"]
+    assert doubt.verdict is RunVerdict.NOTE
+    assert doubt.reason.endswith("only root and postgres can see the process that listens on port 6432")
+    assert "POOLER-UNSEEN" not in found(replace(unseen, direct=True)), "a server that is far has no pooler"
+
+
 def test_sessions_that_wait_for_a_pooler_without_time_do_not_make_a_far_pgbench_the_limit() -> None:
     assert "CLIENT-BOUND" in pooled(20, run={"machine": "ssh://load"})
     limited = pooled(99, run={"machine": "ssh://load"})

@@ -21,9 +21,7 @@ from msgspec.structs import replace
 
 from pgtop_tune.base import units
 from pgtop_tune.base.errors import ConnectionProblem, LoadProblem, NotLetIn, PgtopError
-from pgtop_tune.base.foreign_answers import decodes
 from pgtop_tune.base.paths import replacing
-from pgtop_tune.base.secret import without_secrets
 from pgtop_tune.base.units import about, duration
 from pgtop_tune.bench.datasets.pgbench_tables import Initialised
 from pgtop_tune.bench.datasets.recognise import PgbenchFacts, recognise_pgbench
@@ -52,6 +50,7 @@ from pgtop_tune.experiment.plan.results import (
     result_of,
 )
 from pgtop_tune.experiment.series import scripts_of
+from pgtop_tune.experiment.server_state import STARTED, changes_between, parameters_of, server_state
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.ceilings import disks_at_cap
@@ -62,41 +61,6 @@ from pgtop_tune.model.bench import LoadSpec
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.run_result import RunResult, as_json
 from pgtop_tune.runtime.run_frames import FrameKeeper
-
-# Acts of other sessions while an experiment runs: a restart of the server, a change of a parameter.
-
-_NAMED: Final = 5
-STARTED: Final = ""
-"""The key under which a state has the start of the server: no parameter has this name."""
-_STATE: Final = """
-SELECT '', extract(epoch FROM pg_postmaster_start_time())::text
-UNION ALL
-SELECT name, setting FROM pg_settings WHERE source NOT IN ('client', 'session', 'override') AND context <> 'internal'
-"""
-
-
-@decodes
-async def server_state(sql_session: SqlSession) -> dict[str, str]:
-    """Return parameters of the server as new sessions have them, without passwords, and when it was started."""
-    return {str(name): without_secrets(str(value)) for name, value in await sql_session.rows(_STATE)}
-
-
-def parameters_of(state: Mapping[str, str]) -> dict[str, str]:
-    """Return a state without the start of the server."""
-    return {name: value for name, value in state.items() if name != STARTED}
-
-
-def changes_between(before: Mapping[str, str], now: Mapping[str, str]) -> str:
-    """Return the differences between two states in words; "" for none. Pure."""
-    restarted = before.get(STARTED) != now.get(STARTED)
-    changes = ["the server was restarted by someone else"] if restarted else []
-    for name in sorted({*before, *now} - {STARTED}):
-        if before.get(name) != now.get(name):
-            was, became = before.get(name, "default"), now.get(name, "default")
-            changes.append(f"{name} was changed by someone else: {was} -> {became}")
-    more = [f"{len(changes) - _NAMED} more"] if len(changes) > _NAMED else []
-    return "; ".join([*changes[:_NAMED], *more])
-
 
 # What a run of an experiment is made of, and how it stops.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -9,6 +10,7 @@ import msgspec
 from msgspec import Struct, convert, to_builtins
 
 from pgtop_tune.base.errors import UsageProblem
+from pgtop_tune.base.units import number
 from pgtop_tune.experiment.load_run import RunCell
 from pgtop_tune.experiment.plan.results import COMPLETE, ExperimentLog, experiments, first, read_entries
 from pgtop_tune.experiment.slo.search import SearchPlan, StepOutcome
@@ -59,12 +61,14 @@ class KeptSearch(Struct, frozen=True, kw_only=True):
 
     Attributes:
         id: Name of its directory.
+        parameters: Values of the server, as `parameters_of` a state; empty where they were not read yet.
         ended: Whether the search is complete.
     """
 
     id: str
     subject: SearchSubject
     plan: SearchPlan
+    parameters: dict[str, str]
     outcomes: tuple[StepOutcome, ...]
     ended: bool
 
@@ -72,6 +76,11 @@ class KeptSearch(Struct, frozen=True, kw_only=True):
 def write_search(log: ExperimentLog, subject: SearchSubject, plan: SearchPlan) -> None:
     """Write the first line. Raises as `ExperimentLog.write`."""
     log.write(KIND, name=KIND, subject=to_builtins(subject), plan=to_builtins(plan))
+
+
+def write_parameters(log: ExperimentLog, parameters: Mapping[str, str]) -> None:
+    """Write the values of the server, see `KeptSearch`. Raises as `ExperimentLog.write`."""
+    log.write("server", parameters=dict(parameters))
 
 
 def write_outcome(log: ExperimentLog, outcome: StepOutcome) -> None:
@@ -104,6 +113,7 @@ def kept_search(identity: str) -> tuple[Path, KeptSearch]:
         "id": directory.name,
         "subject": lines[0].get("subject"),
         "plan": lines[0].get("plan"),
+        "parameters": next((line.get("parameters") for line in lines if line.get("kind") == "server"), {}),
         "outcomes": [line.get("outcome") for line in lines if line.get("kind") == "outcome"],
         "ended": any(line.get("kind") == "ended" for line in lines),
     }
@@ -123,4 +133,20 @@ def check_same(kept: KeptSearch, subject: SearchSubject) -> None:
         before, now = getattr(kept.subject, name), getattr(subject, name)
         if before != now:
             field_words = _WORDS.get(name, name)
-            raise UsageProblem(f"{kept.id} has another {field_words}: {before}", "repeat its options, or begin anew")
+            raise _is_another(kept, f"{field_words}: {before}")
+
+
+def check_same_beginning(kept: KeptSearch, first_rate: float | None, clients: int) -> None:
+    """Refuse to go on with another first rate, where one is given, or another number of clients at the beginning.
+
+    Raises:
+        UsageProblem: They differ, and would count for nothing.
+    """
+    if first_rate not in (None, kept.plan.start):
+        raise _is_another(kept, f"first rate: {number(kept.plan.start)}")
+    if clients != kept.plan.clients:
+        raise _is_another(kept, f"number of clients: {kept.plan.clients}")
+
+
+def _is_another(kept: KeptSearch, difference: str) -> UsageProblem:
+    return UsageProblem(f"{kept.id} has another {difference}", "repeat its options, or begin anew")

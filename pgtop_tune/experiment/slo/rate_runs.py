@@ -12,7 +12,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from pgtop_tune.base.errors import LoadProblem
-from pgtop_tune.bench.profiles import Profile, read_script
+from pgtop_tune.bench.profiles import Profile, meta_commands, read_script
 from pgtop_tune.diagnosis.diagnoser import Diagnoser
 from pgtop_tune.experiment.load_run import NOTHING_BEFORE, BeforeEachRun, LoadRun, RunCell
 from pgtop_tune.experiment.run_guard import RunEndedFor, RunGuard
@@ -30,14 +30,13 @@ from pgtop_tune.runtime.session import Session
 
 SETTLE_S: Final = 3
 """Seconds at the start of a run that do not count: connections, and an empty queue."""
-CURVE_S: Final = 20
+CURVE_S: Final = 15
 SHORTEST_S: Final = 60
 """Seconds of a run that confirms, where no checkpoint asks for more."""
 _BUSY: Final = 0.8
 _OF_LATENCY: Final = 0.3
 _OF_TOO_HIGH_A_RATE: Final = frozenset({"OVERLOADED", "RATE-MISSED", "NOT-STEADY"})
 _PARTIAL: Final = "RUN-PARTIAL"
-_SLEEPS: Final = re.compile(r"^\s*\\sleep\b", re.MULTILINE | re.IGNORECASE)
 _WRITES: Final = re.compile(r"\b(?:insert|update|delete|merge|copy|truncate)\b", re.IGNORECASE)
 
 
@@ -58,7 +57,7 @@ def check_no_sleep(spec: LoadSpec, profile: Profile) -> None:
         LoadProblem: A script sleeps.
     """
     for name, text in script_texts(spec, profile):
-        if _SLEEPS.search(text):
+        if "sleep" in meta_commands(text):
             raise LoadProblem(
                 f"{name} has \\sleep, which pgbench counts as latency: an objective would judge the think time",
                 "leave \\sleep out, or read the server's time of each statement with -r",

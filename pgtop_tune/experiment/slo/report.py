@@ -30,6 +30,9 @@ _BAR: Final = 40
 _WIDE: Final = 1.21
 """Ratio of the ends above which the result says why."""
 _PROBE_S: Final = 30.0
+_BETWEEN_S: Final = 3.0
+_TELLS: Final = 10.0
+"""CPU time of a thread, in per cent, below which its growth with the rate is not known."""
 _BLOCK_LINES: Final = 110
 """Transactions whose lines pgbench hands to the kernel at once: 4096 bytes of its log."""
 _LAG_COUNTS: Final = (
@@ -172,10 +175,10 @@ def _generator_limit(search: RateSearch) -> str:
     highest = max(measured, key=lambda outcome: outcome.tps or 0.0, default=None)
     if highest is None or not highest.demand or not highest.tps:
         return ""
-    limit = highest.tps * 100.0 / highest.demand
+    distance = f"so its own limit is near {rate_words(highest.tps * 100.0 / highest.demand)}"
     return (
         f"load generator: its busiest thread was at {highest.demand:.0f} % at {rate_words(highest.tps)} per second,"
-        f" so its own limit is near {rate_words(limit)}"
+        f" {distance if highest.demand >= _TELLS else 'far from its own limit'}"
     )
 
 
@@ -262,23 +265,32 @@ def search_json(search: RateSearch, end: SearchEnd, subject: SearchSubject) -> d
 def expected_s(search: RateSearch, seconds: dict[StepKind, int], threads: int) -> float:
     """Return the time that the rest of a search takes, by experience: eight probes, most of them short.
 
+    A run at the upper end takes about as long as a probe.
+
     Args:
         search: The search so far.
         seconds: The longest time of each kind of run.
         threads: Threads of pgbench: each has a log of its own, which a slow load fills slowly.
     """
-    kinds = [outcome.step.kind for outcome in search.outcomes]
+    counts = Counter(outcome.step.kind for outcome in search.outcomes)
     made_s = [outcome.seconds for outcome in search.outcomes if outcome.step.kind is StepKind.PROBE]
     probe_s = max(_PROBE_S, fmean(made_s)) if made_s else _PROBE_S + _BLOCK_LINES * threads / search.plan.start
-    probes = max(8 - kinds.count(StepKind.PROBE), 1)
-    confirming = max(2 * CONFIRMATIONS - kinds.count(StepKind.LOWER) - kinds.count(StepKind.UPPER), 0)
-    curves = max(len(search.plan.shares) - kinds.count(StepKind.CURVE), 0)
-    between_s = 3.0
-    return (
-        probes * (min(probe_s, seconds[StepKind.PROBE]) + between_s)
-        + confirming * (seconds[StepKind.LOWER] + between_s)
-        + curves * (seconds[StepKind.CURVE] + between_s)
+    expected = {
+        StepKind.PROBE: (max(8 - counts[StepKind.PROBE], 1), probe_s),
+        StepKind.LOWER: (CONFIRMATIONS - counts[StepKind.LOWER], math.inf),
+        StepKind.UPPER: (CONFIRMATIONS - counts[StepKind.UPPER], probe_s),
+        StepKind.CURVE: (len(search.plan.shares) - counts[StepKind.CURVE], math.inf),
+    }
+    return math.fsum(
+        max(runs, 0) * (min(run_s, seconds[kind]) + _BETWEEN_S) for kind, (runs, run_s) in expected.items()
     )
+
+
+def so_far_words(subject: SearchSubject, search: RateSearch | None) -> str:
+    """Return the interval so far; no run has been made before a search."""
+    low, high = (None, None) if search is None else search.ends()
+    holds = f"{rate_words(low)} per second hold it" if low else "no rate is known to hold it"
+    return f"{subject.objective}: {holds}" + (f", {rate_words(high)} break it" if high else "")
 
 
 def next_words(step: SearchStep) -> str:

@@ -4,8 +4,8 @@ The rate is doubled until the objective breaks (or halved until it holds), then 
 logarithm. A probe ends as soon as its interval says whether the objective holds, and is unclear after its last look;
 then both sides of the unclear rates are narrowed. Three fresh runs at the lower end of what is left must all hold the
 objective, and three at the upper end must break it. A run that contradicts its end moves it outwards by half a step,
-and so do three that are on its side only just. Where a probe was unclear, these runs are twice as long. Only they are
-the result: a probe may be wrong more often.
+and so do three that are on its side only just. Where bursts left a probe unclear, these runs are twice as long: bursts
+may be rare. Only these runs are the result: a probe may be wrong more often.
 
 A breaking run whose clients were all at work says nothing of the server until twice as many clients do no better.
 """
@@ -23,7 +23,7 @@ from msgspec import Struct
 from pgtop_tune.compare.statistics.effect import t_quantile
 from pgtop_tune.experiment.slo.objective import Judged, Standing, together
 
-LOOKS_S: Final = (10, 20, 40, 80, 160)
+LOOKS_S: Final = (10, 20, 40, 80)
 """Seconds of a probe at which it is judged; the last one ends it."""
 CHANCE: Final = 0.02
 """How often each look of a probe is wrong on either side, where it is as noisy as it looks."""
@@ -37,7 +37,7 @@ _MOST_PROBES: Final = 24
 _SPARE: Final = 1.2
 """Transactions of a probe that shall tell, per transaction needed."""
 _MOVE: Final = STEP / 2.0
-_NOISY: Final = 2
+_LONGER: Final = 2
 _CLEAR: Final = 0.9
 """Confidence with which the runs that confirm an end are on its side together."""
 _MOST_MOVES: Final = 8
@@ -156,13 +156,13 @@ class SearchEnd(Struct, frozen=True):
 
 
 def ended_by(kind: StepKind, every: Sequence[Judged]) -> Standing | None:
-    """Return the standing that ends a run at one of its looks; None where it goes on.
+    """Return the standing that ends a run at one of its looks, once it is certain; None where it goes on.
 
-    A probe ends when it is certain, a run at the upper end when it breaks for certain.
+    A run at the lower end goes on while it holds: it shows that the objective holds for its whole length.
     """
     standing = together(judged.standing(CHANCE) for judged in every)
-    ends = {StepKind.PROBE: (Standing.HOLDS, Standing.BREAKS), StepKind.UPPER: (Standing.BREAKS,)}.get(kind, ())
-    return standing if standing in ends else None
+    goes_on = {StepKind.LOWER: (Standing.HOLDS,), StepKind.CURVE: tuple(Standing)}.get(kind, ())
+    return None if standing in (Standing.UNCLEAR, *goes_on) else standing
 
 
 def is_clear(runs: Sequence[StepOutcome]) -> bool:
@@ -338,7 +338,7 @@ class RateSearch(Struct):
                 return SearchEnd(RateEnding.UNCONFIRMED, low, high, reason)
             confirming = [(outcome.step.kind, outcome.step.rate) for outcome in self.outcomes]
             if confirming.count((kind, rate)) < CONFIRMATIONS:
-                return SearchStep(kind, rate, clients, _NOISY if self._is_noisy() else 1)
+                return SearchStep(kind, rate, clients, _LONGER if self._has_bursts() else 1)
         ends = [self._candidate(kind, step)[0] for kind, step in ((StepKind.LOWER, -_MOVE), (StepKind.UPPER, _MOVE))]
         assert ends[0] is not None
         curve_rates = {outcome.step.rate for outcome in self.outcomes if outcome.step.kind is StepKind.CURVE}
@@ -347,9 +347,10 @@ class RateSearch(Struct):
                 return SearchStep(StepKind.CURVE, rate, clients)
         return SearchEnd(RateEnding.CONFIRMED, ends[0], ends[1])
 
-    def _is_noisy(self) -> bool:
-        """Return whether a probe was unclear to its end: then runs differ more, and those that confirm are longer."""
-        return any(outcome.standing is Standing.UNCLEAR for outcome in self.outcomes)
+    def _has_bursts(self) -> bool:
+        """Return whether bursts of late transactions left a probe unclear."""
+        unclear = [outcome for outcome in self.outcomes if outcome.standing is Standing.UNCLEAR]
+        return any(judged.in_bursts for outcome in unclear for judged in outcome.judged)
 
     def _candidate(self, kind: StepKind, step: float) -> tuple[float | None, int]:
         """Return the rate to confirm at one end, and by how many steps it has moved."""

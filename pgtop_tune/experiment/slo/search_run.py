@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import resource
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import aclosing
 from pathlib import Path
 from typing import Final
 
 from msgspec.structs import replace
 
-from pgtop_tune.base.errors import UsageProblem
+from pgtop_tune.base.errors import LoadProblem, UsageProblem
 from pgtop_tune.base.units import duration
 from pgtop_tune.bench.argv import threads_for
 from pgtop_tune.bench.profiles import Profile
@@ -19,19 +20,30 @@ from pgtop_tune.experiment.load_run import BeforeEachRun, LoadRun, RunCell, conn
 from pgtop_tune.experiment.path import LoadTarget
 from pgtop_tune.experiment.plan.results import ExperimentLog, new_directory
 from pgtop_tune.experiment.series import cells
+from pgtop_tune.experiment.server_state import changes_between, parameters_of, server_state
+from pgtop_tune.experiment.server_times import OpenSqlSession
 from pgtop_tune.experiment.slo.kept_search import (
     KIND,
     SearchSubject,
     check_same,
+    check_same_beginning,
     kept_search,
     whole_load,
     write_end,
     write_outcome,
+    write_parameters,
     write_search,
 )
 from pgtop_tune.experiment.slo.objective import ObjectiveLimit, parse_objective
 from pgtop_tune.experiment.slo.rate_runs import SHORTEST_S, RateRuns, check_no_sleep, writes
-from pgtop_tune.experiment.slo.report import expected_s, next_words, outcome_line, rate_curve, result_sentences
+from pgtop_tune.experiment.slo.report import (
+    expected_s,
+    next_words,
+    outcome_line,
+    rate_curve,
+    result_sentences,
+    so_far_words,
+)
 from pgtop_tune.experiment.slo.search import RateEnding, RateSearch, SearchEnd, SearchPlan, SearchStep, StepKind
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
@@ -43,13 +55,14 @@ from pgtop_tune.runtime.load_control import LoadSearch, SearchWish
 from pgtop_tune.runtime.run_frames import FrameKeeper
 
 _CLOSED_S: Final = 10
-_OF_CLOSED: Final = 0.25
+_OF_CLOSED: Final = 0.5
 """Share of the throughput without a rate with which a search begins."""
 _MOST_CLIENTS: Final = 1024
 _LEAST_CONFIRM_S: Final = 20
 _CONTRADICTS: Final = {
     "transactions": ("number of transactions (-t)", "it makes its own runs: leave it out"),
     "phases": ("phases (--phases)", "it makes its own runs: leave them out"),
+    "per_statement": ("report of statements (-r)", "it judges transactions: leave it out"),
     "connect_per_transaction": ("connection per transaction (-C)", "leave it out"),
     "latency_limit_ms": (
         "latency limit (-L)",
@@ -102,6 +115,7 @@ class SearchRun:
     Args:
         run: Makes each run.
         keeper: The frames, with an answer of the server among them.
+        open_sql_session: SQL on the server that is watched.
         cell: See `search_cell`.
         wish: The objective, and the limits of the search.
         before: Steps before the first run.
@@ -121,6 +135,7 @@ class SearchRun:
         self,
         run: LoadRun,
         keeper: FrameKeeper,
+        open_sql_session: OpenSqlSession,
         cell: RunCell,
         wish: SearchWish,
         before: BeforeEachRun,
@@ -130,6 +145,8 @@ class SearchRun:
         take_state: Callable[[LoadSearch], None] = lambda state: None,
     ) -> None:
         self._keeper = keeper
+        self._open_sql_session = open_sql_session
+        self._parameters: Mapping[str, str] = {}
         self._cell = cell
         self._wish = wish
         self._tell = tell
@@ -167,7 +184,8 @@ class SearchRun:
 
         Raises:
             UsageProblem: The search to be resumed is none, or one of something else.
-            LoadProblem: A run failed.
+            LoadProblem: A run failed, or the server has other parameters than at the beginning.
+            ConnectionProblem: The server is not there.
             JournalProblem: The journal cannot be written.
         """
         wish = self._wish
@@ -200,6 +218,8 @@ class SearchRun:
         """
         directory, kept = kept_search(self._wish.resume)
         check_same(kept, self.subject)
+        check_same_beginning(kept, self._wish.first_rate, self._cell.spec.clients)
+        self._parameters = kept.parameters
         self.search = RateSearch(kept.plan, list(kept.outcomes))
         return self.search, directory
 
@@ -238,7 +258,19 @@ class SearchRun:
             clients *= 2
         return clients
 
+    async def _check_server(self, log: ExperimentLog) -> None:
+        """Make sure that all runs are of one server: what it was given since the first one is not to be compared."""
+        async with aclosing(await self._open_sql_session()) as sql_session:
+            now = parameters_of(await server_state(sql_session))
+        if not self._parameters:
+            self._parameters = now
+            write_parameters(log, now)
+        elif changed := changes_between(self._parameters, now):
+            raise LoadProblem(changed, "restore the value and continue the search, or begin a new one")
+
     async def _search(self, search: RateSearch, log: ExperimentLog) -> SearchEnd:
+        if isinstance(search.next(), SearchStep):
+            await self._check_server(log)
         while isinstance(step := search.next(), SearchStep):
             longest_s = self._runs.seconds(step.kind, step.times)
             if self._until_s is not None and time.monotonic() + longest_s > self._until_s:
@@ -248,6 +280,7 @@ class SearchRun:
             self._tell(step_words)
             self._changed(step_words)
             outcome = await self._runs.make(step)
+            await self._check_server(log)
             write_outcome(log, outcome)
             search.tell(outcome)
             self._tell(outcome_line(outcome, self.limits))
@@ -261,7 +294,7 @@ class SearchRun:
             left_s = min(left_s, self._until_s - time.monotonic())
         self._take_state(
             LoadSearch(
-                objective=self.subject.objective,
+                so_far=so_far_words(self.subject, search),
                 now=now,
                 ends_ms=1000.0 * (time.time() + left_s),
                 outcomes=tuple(outcome_line(outcome, self.limits) for outcome in outcomes),

@@ -288,7 +288,7 @@ def search_lines(series: LoadSeries, search: LoadSearch, cells: int, rows: int, 
         glyphs: Characters.
     """
     lines = wrapped(f"ended before its time: {series.problem}", cells, "critical") if series.problem else []
-    first, *further = search.result or (_so_far(search),)
+    first, *further = search.result or (search.so_far,)
     lines += wrapped(one_line(first, _REASON), cells, "strong")
     after = [
         line
@@ -313,7 +313,7 @@ def search_progress(
     left_s = max(search.ends_ms - now_ms, 0.0) / 1000.0
     lines: list[Line] = [
         *wrapped(search.now, cells, "strong"),
-        *wrapped(f"{_so_far(search)}; {counted(len(search.outcomes), 'run')}, about {clock(left_s)} left", cells),
+        *wrapped(f"{search.so_far}; {counted(len(search.outcomes), 'run')}, about {clock(left_s)} left", cells),
         (), *run,
     ]  # fmt: skip
     if search.outcomes:
@@ -321,12 +321,6 @@ def search_progress(
     for text in search.outcomes[-max(rows // _ROWS_PER_RUN, 1) :]:
         lines += wrapped(one_line(text, _REASON), cells, "dim")
     return [*lines, *_rate_chart(search.curve, cells, rows - len(lines) - _AROUND_CHART, glyphs)]
-
-
-def _so_far(search: LoadSearch) -> str:
-    low, high = (None, None) if search.curve is None else (search.curve.low, search.curve.high)
-    holds = f"{count(low)} per second hold it" if low else "no rate is known to hold it"
-    return f"{search.objective}: {holds}" + (f", {count(high)} break it" if high else "")
 
 
 def _rate_chart(curve: RateCurve | None, cells: int, rows: int, glyphs: Glyphs) -> list[Line]:

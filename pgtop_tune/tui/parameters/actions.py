@@ -100,7 +100,9 @@ class ParameterActions:
         pending = PendingSets(sets, engine.note, adoptions=services.adoptions)
         engine.attach(pending)
         undo = Undo(services.parameters, services.machine, sets)
-        self.changes = Changes(services.parameters, self._context.client, pending, undo, services.machine)
+        self.changes = Changes(
+            services.parameters, self._context.client, pending, undo, services.machine, services.load
+        )
 
     async def _tell_left(self, changes: Changes) -> None:
         """Tell, at the start, which of our changes are in force, and which values others have set since."""

@@ -13,7 +13,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from pgtop_tune.advice.knobs.knob import Knob
-from pgtop_tune.base.errors import PgtopError
+from pgtop_tune.base.errors import PgtopError, UsageProblem
 from pgtop_tune.changes.change_sets import ChangeSets, WithRestart
 from pgtop_tune.changes.model.change import (
     SYSTEM,
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from pgtop_tune.changes.ports import ChangeControl, MachineControl
     from pgtop_tune.metrics.trip_wires import TripWire
     from pgtop_tune.model.postgres import Parameter
+    from pgtop_tune.runtime.load_control import LoadControl
     from pgtop_tune.tui.parameters.rows import SettingRow
 
 
@@ -56,6 +57,7 @@ class Changes:
         pending: Makes sets and watches those that are pending confirmation; a sink of the engine.
         undo: Reverts them by hand.
         machine: The door to the operating system; None where there is none.
+        load: The load, which may need the server as it is; None without one.
 
     Attributes:
         made: Changes of this session that are still in force, oldest first.
@@ -69,7 +71,9 @@ class Changes:
         pending: PendingSets,
         undo: Undo,
         machine: MachineControl | None = None,
+        load: LoadControl | None = None,
     ) -> None:
+        self._load: Final = load
         self._control: Final = control
         self._machine: Final = machine
         self._client: Final = client
@@ -168,6 +172,7 @@ class Changes:
         Raises:
             PgtopError: Refused, or not possible; see `PendingSets.apply`.
         """
+        self._check_free()
         self.attempted = True
         change_set = ChangeSet(parameters=tuple(parameters), settings=tuple(settings))
         changes_made = (await self._client.ask(self._pending.apply(change_set, terms, wires))).changes
@@ -195,6 +200,7 @@ class Changes:
         Raises:
             PgtopError: Refused before the restart; nothing is changed.
         """
+        self._check_free()
         self.attempted = True
         door = WithRestart(self._control, restart, progress, anyway=anyway)
         try:
@@ -267,10 +273,17 @@ class Changes:
         await self._undone(self.made)
 
     async def _undone(self, changes: Sequence[Change]) -> tuple[Change, ...]:
+        self._check_free()
         undone = await self._client.ask(self._undo.these(changes))
         forgotten = self._forget((*undone.parameters, *undone.settings))
         undone.checked()
         return forgotten
+
+    def _check_free(self) -> None:
+        """Raise UsageProblem while runs of a load are compared with each other: they would be of different servers."""
+        reason = "" if self._load is None else self._load.state().compares
+        if reason:
+            raise UsageProblem(f"{reason}: the server stays as it is until they end", "stop them first: b, then x")
 
     def _ours(self) -> tuple[Change, ...]:
         pending = self.pending
@@ -282,6 +295,7 @@ class Changes:
         Raises:
             PgtopError: Refused, or not possible.
         """
+        self._check_free()
         changes_made = await self._client.ask(self._control.redo())
         await self._remember(changes_made)
         return changes_made

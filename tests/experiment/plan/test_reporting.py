@@ -11,8 +11,8 @@ from pgtop_tune.experiment.attribution import Surroundings
 from pgtop_tune.experiment.plan.model import BoundPlan
 from pgtop_tune.experiment.plan.report import chapters, plan_lines, status_lines
 from pgtop_tune.experiment.plan.results import CellResult, ExperimentOutcome, MadeData
-from pgtop_tune.experiment.plan.run import changes_between
 from pgtop_tune.experiment.plan.verdicts import judgements
+from pgtop_tune.experiment.server_state import changes_between
 from tests.support.plans import bound_text, outcome
 
 DEFAULT = '[[configuration]]\nname = "default"\n'

@@ -9,7 +9,14 @@ from msgspec.structs import replace
 
 from pgtop_tune.base.errors import JournalProblem, UsageProblem
 from pgtop_tune.experiment.plan.results import ExperimentLog, new_directory
-from pgtop_tune.experiment.slo.kept_search import KIND, SearchSubject, check_same, kept_search, write_search
+from pgtop_tune.experiment.slo.kept_search import (
+    KIND,
+    SearchSubject,
+    check_same,
+    check_same_beginning,
+    kept_search,
+    write_search,
+)
 from pgtop_tune.experiment.slo.search import SearchPlan
 
 SUBJECT = SearchSubject(server="1", objective="p95 < 20ms", load="read.sql", confirm_s=60)
@@ -32,6 +39,16 @@ def test_a_search_is_found_by_its_name_and_as_the_last(journal: Path) -> None:
 def test_another_length_of_the_runs_that_confirm_is_told_in_words(journal: Path) -> None:
     with pytest.raises(UsageProblem, match="has another length of the runs that confirm, in seconds: 60"):
         check_same(kept_search("last")[1], replace(SUBJECT, confirm_s=90))
+
+
+def test_another_beginning_is_told_and_one_that_was_not_given_is_that_of_the_journal(journal: Path) -> None:
+    kept = kept_search("last")[1]
+    check_same_beginning(kept, None, 1)
+    check_same_beginning(kept, 20.0, 1)
+    with pytest.raises(UsageProblem, match="has another first rate: 20"):
+        check_same_beginning(kept, 30.0, 1)
+    with pytest.raises(UsageProblem, match="has another number of clients: 1"):
+        check_same_beginning(kept, None, 2)
 
 
 def test_a_journal_that_others_can_write_is_refused_with_that_reason(journal: Path) -> None:

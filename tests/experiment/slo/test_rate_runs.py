@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import NoReturn, cast
 
 import pytest
 
@@ -25,6 +25,10 @@ LIMITS = "p99 < 20ms"
 CELL = RunCell(
     LoadTarget("direct", LoadEndpoint("db1", 5432, "u", "d")), load_profiles().get("select-only"), LoadSpec()
 )
+
+
+async def _no_session() -> NoReturn:
+    raise AssertionError("no SQL is needed")
 
 
 class EndedRun:
@@ -55,6 +59,6 @@ async def test_a_run_that_has_decided_is_not_in_doubt_for_its_length(ended_for: 
 def test_the_expected_time_blames_no_checkpoint_for_a_length_that_was_asked_for() -> None:
     wish = SearchWish(objective=LIMITS, confirm_s=300)
     run = cast(LoadRun, EndedRun(""))
-    search = SearchRun(run, FrameKeeper(), CELL, wish, BeforeEachRun(), tell=lambda line: None)
+    search = SearchRun(run, FrameKeeper(), _no_session, CELL, wish, BeforeEachRun(), tell=lambda line: None)
     assert "each of the runs that confirm takes 5m05s" in search.time_words
     assert "checkpoint" not in search.time_words

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from pgtop_tune.experiment.slo.kept_search import SearchSubject
 from pgtop_tune.experiment.slo.objective import Judged, Standing, parse_objective
-from pgtop_tune.experiment.slo.report import chart_lines, expected_s, rate_curve, result_sentences
+from pgtop_tune.experiment.slo.report import chart_lines, expected_s, rate_curve, result_sentences, so_far_words
 from pgtop_tune.experiment.slo.search import (
     RateEnding,
     RateSearch,
@@ -86,12 +86,29 @@ def test_doubts_about_runs_that_confirm_stand_below_the_result_once_with_their_n
     ]
 
 
+def test_an_interval_so_far_has_the_rates_of_its_runs() -> None:
+    subject = SearchSubject(server="1", objective="p95 < 20ms", load="read.sql", confirm_s=60)
+    assert so_far_words(subject, None) == "p95 < 20ms: no rate is known to hold it"
+    found = search(outcome(162.5, 4.0), outcome(43_530.0, 90.0))
+    assert so_far_words(subject, found) == "p95 < 20ms: 162.5 per second hold it, 43530 break it"
+
+
+@pytest.mark.parametrize(
+    ("demand", "distance"), [(40.0, "so its own limit is near 1000"), (1.0, "far from its own limit")]
+)
+def test_the_limit_of_the_generator_is_a_number_only_where_its_work_tells_one(demand: float, distance: str) -> None:
+    subject = SearchSubject(server="1", objective="p95 < 20ms", load="read.sql", confirm_s=60)
+    run = replace(outcome(400.0, 12.0, StepKind.LOWER), demand=demand, tps=400.0)
+    [line] = [line for line in result_sentences(search(run), END, subject, LIMITS) if line.startswith("load generator")]
+    assert line == f"load generator: its busiest thread was at {demand:.0f} % at 400 per second, {distance}"
+
+
 def test_a_slow_load_takes_longer_by_the_time_that_its_log_waits_and_known_probes_tell_more() -> None:
     seconds = dict.fromkeys(StepKind, 165)
     planned = {rate: RateSearch(SearchPlan(start=rate, shares=()), []) for rate in (math.inf, 1000.0, 11.0, 1.0)}
     usual, quick, slow, slowest = (expected_s(search, seconds, 2) for search in planned.values())
     assert 0.0 < quick - usual < 10.0
-    assert slow - usual == pytest.approx(8 * 20.0)
-    assert slowest - usual == pytest.approx(8 * (165.0 - 30.0))
+    assert slow - usual == pytest.approx(11 * 20.0)
+    assert slowest - usual == pytest.approx(11 * (165.0 - 30.0))
     planned[11.0].tell(replace(outcome(11.0, 4.0), seconds=80))
-    assert expected_s(planned[11.0], seconds, 2) - usual == pytest.approx(7 * 50.0 - 33.0)
+    assert expected_s(planned[11.0], seconds, 2) - usual == pytest.approx(10 * 50.0 - 33.0)

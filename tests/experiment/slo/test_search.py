@@ -19,6 +19,7 @@ from pgtop_tune.experiment.slo.search import (
     SearchStep,
     StepKind,
     StepOutcome,
+    ended_by,
 )
 from tests.support.rate_server import TRUE, knowing_probes, search, watched
 
@@ -123,9 +124,36 @@ def test_an_objective_that_no_rate_can_hold_costs_a_few_probes() -> None:
         return StepOutcome(step=step, standing=Standing.BREAKS, judged=(late,))
 
     found, end = searched(answer, SearchPlan(start=8000.0))
-    assert [round(outcome.step.rate) for outcome in found.outcomes] == [8000, 4000, 1000, 62, 17]
+    assert [round(outcome.step.rate) for outcome in found.outcomes] == [8000, 4000, 1000, 62, 34]
     assert end.ending is RateEnding.UNCONFIRMED
-    assert "17.1 per second" in end.reason
+    assert "34.2 per second" in end.reason
+
+
+def test_a_run_ends_once_it_is_certain_but_one_at_the_lower_end_holds_for_its_whole_length() -> None:
+    within, beyond, near = (Judged(value=late, error=0.001, degrees=10, allowed=0.01) for late in (0.001, 0.1, 0.009))
+
+    def endings(kind: StepKind) -> list[Standing | None]:
+        return [ended_by(kind, [judged]) for judged in (within, beyond, near)]
+
+    assert endings(StepKind.PROBE) == endings(StepKind.UPPER) == [Standing.HOLDS, Standing.BREAKS, None]
+    assert endings(StepKind.LOWER) == [None, Standing.BREAKS, None]
+    assert endings(StepKind.CURVE) == [None, None, None]
+
+
+def test_runs_that_confirm_are_longer_where_bursts_left_a_probe_unclear() -> None:
+    def lengths(in_bursts: bool) -> set[int]:
+        judged = Judged(value=0.01, error=0.01, degrees=10, allowed=0.01, in_bursts=in_bursts)
+
+        def answer(step: SearchStep, number: int) -> StepOutcome:
+            if step.kind is StepKind.PROBE and 650 < step.rate < 760:
+                return StepOutcome(step=step, standing=Standing.UNCLEAR, judged=(judged,))
+            return limit_at(700.0)(step, number)
+
+        confirming = (StepKind.LOWER, StepKind.UPPER)
+        return {outcome.step.times for outcome in searched(answer)[0].outcomes if outcome.step.kind in confirming}
+
+    assert lengths(in_bursts=True) == {2}
+    assert lengths(in_bursts=False) == {1}
 
 
 def test_clients_are_doubled_until_they_do_not_help() -> None:

@@ -7,9 +7,10 @@ from msgspec.structs import replace
 from pgtop_tune.advice.knobs.catalogue import KNOBS
 from pgtop_tune.base.errors import ConnectionProblem
 from pgtop_tune.model.postgres import Parameter
+from pgtop_tune.runtime.load_control import LoadState
 from pgtop_tune.tui.parameters.dialog import ParameterDialog
 from tests.support.frames import frame
-from tests.support.screens import ScriptedParameters, running_screen
+from tests.support.screens import ScriptedLoad, ScriptedParameters, running_screen
 from tests.tui.app.dialog_steps import applied, at, opened
 
 
@@ -54,6 +55,26 @@ async def test_several_staged_values_are_one_set_with_one_reload() -> None:
         await rig.press("ctrl+r")
         await rig.sees("max_wal_size 1GB→2GB again; work_mem 4MB→8MB again")
         assert len(control.journal) == 2
+
+
+async def test_nothing_is_changed_while_runs_of_a_load_are_compared() -> None:
+    control, load = ScriptedParameters(), ScriptedLoad()
+    async with running_screen(parameters=control, knobs=KNOBS, load=load) as rig:
+        await opened(rig)
+        await rig.press("plus")
+        load.standing = LoadState("search", "search: probing")
+        await rig.press("a")
+        await rig.sees("the search for the highest rate compares its runs")
+        assert control.journal == []
+        load.standing = LoadState()
+        await rig.press("a")
+        await rig.sees("max_wal_size is now 2GB")
+        load.standing = LoadState("steps", "step 2 of 3")
+        await rig.press("u")
+        await rig.sees("undo")
+        await rig.press("y")
+        await rig.sees("the steps of the load are compared with each other")
+        assert len(control.journal) == 1
 
 
 async def test_details_say_what_is_known_and_what_others_say() -> None:

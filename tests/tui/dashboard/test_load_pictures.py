@@ -82,7 +82,8 @@ def of_search() -> LoadSeries:
     """A search that ended with an interval; each latency was seen once."""
     points = tuple(RatePoint(rate, ms, "breaks" if ms > 20 else "holds") for rate, ms in RATES.items())
     found = LoadSearch(
-        objective="p99 < 20ms", now="", ends_ms=0.0, curve=RateCurve("p99", 20.0, points, 440.0, 480.0),
+        so_far="p99 < 20ms: 440 per second hold it, 480 break it", now="", ends_ms=0.0,
+        curve=RateCurve("p99", 20.0, points, 440.0, 480.0),
         outcomes=tuple(f"probe: {rate} per second, 8 clients, 20 s: {ms} ms" for rate, ms in RATES.items()),
         result=(
             "p99 < 20ms: highest rate 459 per second ±4 %: 440 hold it, 480 do not (confirmed by 3 runs of 1m at each"
@@ -124,7 +125,7 @@ def test_a_search_without_a_latency_has_no_chart() -> None:
     assert series.search is not None
     search = replace(series.search, now="probing", result=(), curve=RateCurve("p99", 20.0, (), None, None))
     lines = texts(search_progress(search, (), 0.0, 76, 22, UNICODE))
-    assert lines[1] == "p99 < 20ms: no rate is known to hold it; 6 runs, about 00:00:00 left"
+    assert " ".join(lines[1:3]) == "p99 < 20ms: 440 per second hold it, 480 break it; 6 runs, about 00:00:00 left"
     assert len(lines) < 10
 
 

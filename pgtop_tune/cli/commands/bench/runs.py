@@ -39,10 +39,7 @@ from pgtop_tune.cli.typed_load import TypedLoad, typed_load
 from pgtop_tune.cli.wiring import LiveSession, first_answer, targets
 from pgtop_tune.compare.noise import CellOfRuns, LoadFingerprint, known_noise, known_words
 from pgtop_tune.compare.reports.outages import outage_lines, outage_table
-from pgtop_tune.compare.reports.sheets import (
-    cell_notes,
-    cell_table,
-    configuration_table,
+from pgtop_tune.compare.reports.result_tables import (
     generator_table,
     has_generators,
     level_table,
@@ -51,6 +48,7 @@ from pgtop_tune.compare.reports.sheets import (
     seam_words,
     table_of,
 )
+from pgtop_tune.compare.reports.sheets import cell_notes, cell_table, configuration_table
 from pgtop_tune.compare.sides.fingerprint import FactsSeen
 from pgtop_tune.compare.sides.material import Fact
 from pgtop_tune.experiment.configurations import (

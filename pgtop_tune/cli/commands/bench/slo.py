@@ -75,7 +75,11 @@ async def search_rate(request: RunRequest, load: TypedLoad) -> int:
         [target] = await targets(request.endpoint or (), sql_session, conninfo, from_here=not live.load_from)
         reached = sql_session.reached
     cell = search_cell(
-        target, profile, replace(load.spec, transactions=typed.transactions, phases=typed.phases), wish,
+        target, profile,
+        replace(
+            load.spec, transactions=typed.transactions, phases=typed.phases, per_statement=typed.per_statement
+        ),
+        wish,
         clients=load.clients, protocol=load.protocol, allow_shell=load.allow_shell,
     )  # fmt: skip
     session = session_for_runs(request, conninfo, live, reached, directories)
@@ -87,7 +91,7 @@ async def search_rate(request: RunRequest, load: TypedLoad) -> int:
         await first_answer(session, keeper)
         run = LoadRun(session.load, keeper, session.open_sql_session, tell)
         before = BeforeEachRun(parse_housekeeping(request.housekeeping))
-        search = SearchRun(run, keeper, cell, wish, before, tell=tell)
+        search = SearchRun(run, keeper, session.open_sql_session, cell, wish, before, tell=tell)
         searches.append(search)
         try:
             await search.make()

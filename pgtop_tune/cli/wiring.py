@@ -293,7 +293,13 @@ async def targets(
         endpoint = endpoint_of(target if from_here else _from_there(target))
         is_elsewhere = path.elsewhere and from_here
         load_targets.append(
-            LoadTarget(name=typed.name, endpoint=endpoint, direct=path.straight, elsewhere=is_elsewhere)
+            LoadTarget(
+                name=typed.name,
+                endpoint=endpoint,
+                direct=path.straight,
+                elsewhere=is_elsewhere,
+                refusal=path.refusal,
+            )
         )
     return tuple(load_targets)
 

@@ -342,7 +342,7 @@ def _bench_run(side: Material, runs: Runs) -> str:
     facts = {fact.name: fact.value for fact in side.facts if fact.group == SERVER}
     host, _, port = facts.get("endpoint", "").rpartition(":")
     options: tuple[tuple[str, str | int | None], ...] = (
-        ("--profile", spec.profile),
+        *([("-f", f"{script.file}@{script.weight}") for script in spec.scripts] or [("--profile", spec.profile)]),
         ("-c", spec.clients),
         ("-j", spec.threads or None),
         ("-T", _seconds(runs) if spec.transactions is None else None),

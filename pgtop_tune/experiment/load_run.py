@@ -31,7 +31,7 @@ from pgtop_tune.experiment.run_guard import RunGuard
 from pgtop_tune.experiment.server_times import OpenSqlSession, RoleCounters, ServerClock
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
-from pgtop_tune.metrics.outage import outage_rows, server_changes
+from pgtop_tune.metrics.outage import outage_rows, server_changes, silent_s
 from pgtop_tune.metrics.run_evidence import RunEvidence, evidence_of
 from pgtop_tune.metrics.server import checkpoints_between, client_backends, number
 from pgtop_tune.metrics.steady_state import SILENT, unrest
@@ -463,6 +463,7 @@ class LoadRun:
             changes=server_changes(self._keeper.frames),
             commits=commits,
             waiting_clients=0 if clients is None else clients.waiting,
+            silent_s=silent_s(evidence),
         )
 
     def _with_the_rest(self, frames: tuple[Frame, ...]) -> tuple[Frame, ...]:

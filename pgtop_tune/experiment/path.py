@@ -13,6 +13,7 @@ from typing import Final
 from msgspec import Struct
 
 from pgtop_tune.base.errors import UsageProblem
+from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.bench.argv import threads_for
 from pgtop_tune.bench.ports import LoadEndpoint
 from pgtop_tune.host.open_files import EphemeralPorts, OpenFiles, ephemeral_ports, listen_backlog, listeners
@@ -52,12 +53,14 @@ class LoadTarget(Struct, frozen=True):
         name: The name in tables and records.
         direct: It is the very server that is watched.
         elsewhere: It surely leads to another server.
+        refusal: Why no session of ours could be opened there before the first run; "" where one was. Foreign text.
     """
 
     name: str
     endpoint: LoadEndpoint
     direct: bool = True
     elsewhere: bool = False
+    refusal: str = ""
 
 
 def parse_endpoint(text: str) -> EndpointWords:
@@ -86,6 +89,7 @@ def parse_endpoint(text: str) -> EndpointWords:
 # Rows of a table, each a pure function of the facts. What a run would surely die of refuses it; everything else is said
 # with its numbers, and the run may still show it: a failed run is a result.
 
+_REFUSAL: Final = 200
 _SHARED: Final = frozenset({"transaction", "statement"})
 """Pool modes in which the next statement of a client may run in another session."""
 _PROXY: Final = "haproxy"
@@ -131,6 +135,7 @@ class PathFacts(Struct, frozen=True):
         ports: The ports of pgbench's machine; None where they are not known.
         threads: pgbench's -j: each opens one connection after the other.
         backlog: Connections that may wait to be accepted; None where that is not known.
+        refusal: See `LoadTarget`.
     """
 
     clients: int
@@ -149,6 +154,7 @@ class PathFacts(Struct, frozen=True):
     ports: EphemeralPorts | None = None
     threads: int = 1
     backlog: int | None = None
+    refusal: str = ""
 
 
 def limits(facts: PathFacts) -> tuple[PathLimit, ...]:
@@ -185,6 +191,17 @@ def pool_mode(console: ConsoleSample, database: str, user: str) -> str:
     modes = [pool.pool_mode for pool in pools if pool.user == user] + [pool.pool_mode for pool in pools]
     modes += [row.pool_mode for row in console.databases if database in (row.name, row.database)]
     return next(filter(None, modes), console.settings.pool_mode)
+
+
+def _no_session(facts: PathFacts) -> Iterator[PathLimit]:
+    """Yield the refusal of a session, of which clients of a pooler may hear only after a minute."""
+    if facts.refusal:
+        yield PathLimit(
+            id="no-session",
+            refuses=False,
+            reason=f"pgtop-tune could open no session there: {one_line(facts.refusal, _REFUSAL)}",
+            advice="look at the log of the pooler: its databases and users, and the address of its server",
+        )
 
 
 def _prepared(facts: PathFacts) -> Iterator[PathLimit]:
@@ -336,6 +353,7 @@ _NEEDS: Final[Mapping[str, Callable[[PathFacts], int]]] = {
 """Program → files it needs; of other programs that is not known."""
 
 RULES: Final[tuple[Callable[[PathFacts], Iterator[PathLimit]], ...]] = (
+    _no_session,
     _prepared,
     _clients,
     _sizes,
@@ -413,6 +431,7 @@ async def path_facts(target: LoadTarget, spec: LoadSpec, interval: Interval, *, 
         ports=None if isinstance(ports, Unavailable) or not from_here else ports,
         threads=threads_for(spec),
         backlog=listen_backlog() if processes else None,
+        refusal=target.refusal,
     )
 
 

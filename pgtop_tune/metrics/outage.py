@@ -96,6 +96,20 @@ def _p99(seconds: range | list[int], by_second: Mapping[int, list[LatencySecond]
     return P99.estimate(merge(row for second in seconds for row in by_second.get(second, ())))
 
 
+def silent_s(evidence: RunEvidence) -> float:
+    """Return the longest time without a transaction beside the outages, which clients may have waited for."""
+    spans = [(span.first_error_ms, _end_ms(span)) for span in evidence.run.outages]
+    return max(
+        (
+            silence.zero_s
+            for sample in evidence.samples
+            for silence in sample.silences
+            if not any(silence.since_ms < end and begin < (silence.until_ms or math.inf) for begin, end in spans)
+        ),
+        default=0.0,
+    )
+
+
 def server_changes(frames: Sequence[Frame]) -> tuple[ServerChange, ...]:
     """Return the changes of the server that answers, as frames of a run show them."""
     changes: list[ServerChange] = []

@@ -243,6 +243,7 @@ MANY_CLIENTS: Final = 64
 QUEUED: Final = 25.0
 LOST_UP_TO_PERCENT: Final = 1.0
 LOAD_CHANGED: Final = "LOAD-CHANGED"
+OUTAGE: Final = "OUTAGE"
 _NO_ROOM: Final = (
     "too many clients",
     "too many connections",
@@ -380,7 +381,8 @@ def _scale(evidence: RunEvidence) -> Doubt | None:
 
 def _not_steady(evidence: RunEvidence) -> Doubt | None:
     state = evidence.steady
-    if state.steady is not False:
+    if state.steady is not False or evidence.run.outages:
+        # OUTAGE says why.
         return None
     return doubt(
         "NOT-STEADY",
@@ -410,8 +412,8 @@ def _outage(evidence: RunEvidence) -> Doubt | None:
         return None
     lost, left_out_s = sum(span.lost_clients for span in spans), sum(line.left_out for line in evidence.progress)
     return doubt(
-        "OUTAGE", NOTE,
-        f"{units.counted(lost, 'client')} were lost in {units.counted(len(spans), 'outage')}: throughput and latencies leave out {left_out_s} s without them",
+        OUTAGE, NOTE,
+        f"{units.counted(lost, 'client')} {'was' if lost == 1 else 'were'} lost in {units.counted(len(spans), 'outage')}: throughput and latencies leave out {left_out_s} s without them",
         "compare the outage's own figures", outages=len(spans), lost_clients=lost, left_out_s=left_out_s,
     )  # fmt: skip
 
@@ -589,7 +591,7 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule("SWAP", "The machine swapped.", "/proc/vmstat: Δ(pswpin + pswpout) > 0", around.swap),
     Rule("STEAL", "The hypervisor took CPU time away.", "/proc/stat: Δ steal / Δ all > 1 %", around.steal),
     Rule(LOAD_CHANGED, "Clients or rate changed during the run.", "phases, keys: changes of pgbench's processes", _load_changed),
-    Rule("OUTAGE", "Clients were lost and replaced (--through-outage).", "pgbench's messages about aborted clients", _outage),
+    Rule(OUTAGE, "Clients were lost and replaced (--through-outage).", "pgbench's messages about aborted clients", _outage),
     Rule("GENERATOR-LOST", "One of several machines of the load ended early.", "exit status of its pgbench", _generator_lost),
     Rule("GENERATOR-BEHIND", "One of several machines of the load did not reach its part of the rate.", "its report: transactions / seconds < 99 % of its rate less two standard deviations", _generator_behind),
     Rule("NOT-STEADY", "Throughput did not settle.", "MSER-5 and the drift after its warm-up, `metrics.steady_state`", _not_steady),
@@ -623,8 +625,9 @@ def why_no_reference(state: str, raised: Sequence[Doubt]) -> str:
         return "failed"
     if state == RunState.STOPPED:
         return "was stopped early"
-    if any(doubt.id == LOAD_CHANGED for doubt in raised):
-        return "changed its clients or its rate"
+    reasons = {LOAD_CHANGED: "changed its clients or its rate", OUTAGE: "went through an outage"}
+    if reason := next((reasons[doubt.id] for doubt in raised if doubt.id in reasons), ""):
+        return reason
     invalid = next((doubt for doubt in raised if doubt.verdict is INVALID), None)
     return "" if invalid is None else f"is not valid ({invalid.id})"
 

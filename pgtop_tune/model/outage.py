@@ -139,9 +139,12 @@ class OutageResult(Struct, frozen=True, gc=False):
         changes: Changes of the server during the run.
         commits: Acknowledged commits and their rows.
         waiting_clients: Clients that still waited for an answer when the run was over, and were ended.
+        silent_s: Longest time without a transaction in which no client was lost, in whole seconds of pgbench's
+            progress; None in records of older versions.
     """
 
     outages: tuple[OutageRow, ...] = ()
     changes: tuple[ServerChange, ...] = ()
     commits: AcknowledgedCommits = AcknowledgedCommits()
     waiting_clients: int = 0
+    silent_s: float | None = None

@@ -9,6 +9,8 @@ import json
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import psycopg
 import pytest
@@ -143,6 +145,25 @@ def test_every_limit_in_the_way_is_said_with_its_numbers_and_the_one_that_bites_
     assert failed["id"] == "RUN-FAILED"
     assert "it was warned of before: " in failed["reason"]
     assert "8 clients will not fit: max_client_conn of PgBouncer is 8" in failed["reason"]
+
+
+@pytest.mark.long
+def test_a_pooler_without_its_server_ends_the_run_with_the_warning_as_its_reason(
+    small: Throwaway, tmp_path: Path
+) -> None:
+    """Its clients wait a minute for a server before they hear of it."""
+    lost = cast("Throwaway", SimpleNamespace(socket_dir=tmp_path, port=1, user="app"))
+    with PgBouncer(lost, user="app", server_login_retry=600) as bouncer:
+        ran = bench(
+            small, "-c", "2", "-T", "600", "--format", "json", "--endpoint", f"pooled=127.0.0.1:{bouncer.port}",
+            home=tmp_path,
+        )  # fmt: skip
+    assert ran.status == 4
+    assert "warning: pgtop-tune could open no session there: " in ran.err
+    record = json.loads(ran.out)
+    if not record["message"].startswith("pgbench opened no further connection for 5 s"):
+        pytest.skip("this PgBouncer refuses clients at once")
+    assert "pgtop-tune could open no session there: " in record["validity"]["doubts"][0]["reason"]
 
 
 def test_a_pooler_that_accepts_nobody_more_ends_the_run_in_seconds_with_the_warning_as_its_reason(

@@ -28,6 +28,25 @@ def test_other_scripts_are_not_refused_for_a_scale_that_pgbench_makes_up(
 
 
 @pytest.mark.long
+def test_a_baseline_of_own_scripts_is_measured_again_with_the_same_scripts(database: str, tmp_path: Path) -> None:
+    script = tmp_path / "own.sql"
+    script.write_text("SELECT 1;\n")
+    words = ("-f", str(script), "-c", "1", "-T", "2", "--housekeeping", "none", "-q", "--out", str(tmp_path / "out"))
+    assert run("bench", "run", *words, database, home=tmp_path).status == 0
+    assert run("baseline", "save", "go-live", str(tmp_path / "out"), home=tmp_path).status == 0
+    for _ in ("of a record", "of a recording, which has no files"):
+        again = run("baseline", "check", "go-live", "--save", "-d", database, home=tmp_path, timeout_s=120)
+        assert again.status == 0, again.err
+    assert "tps" in again.out
+    script.write_text("SELECT 2;\n")
+    changed = run("baseline", "check", "go-live", "-d", database, home=tmp_path)
+    assert (changed.status, "own.sql: not as in the baseline" in changed.err) == (2, True)
+    script.unlink()
+    gone = run("baseline", "check", "go-live", "-d", database, home=tmp_path)
+    assert (gone.status, "own.sql cannot be read" in gone.err) == (4, True)
+
+
+@pytest.mark.long
 def test_real_runs_are_compared_kept_and_reported(fresh_server: Throwaway, tmp_path: Path) -> None:
     target = f"host={fresh_server.socket_dir} port={fresh_server.port} user={fresh_server.user} dbname=postgres"
     assert run("bench", "init", "-s", "1", target, home=tmp_path).status == 0

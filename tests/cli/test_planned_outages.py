@@ -12,11 +12,14 @@ from typing import Any
 
 import psycopg
 import pytest
+from msgspec import to_builtins
 
 from pgtop_tune.cluster.crash import postmaster_at
 from pgtop_tune.cluster.throwaway import Throwaway
+from pgtop_tune.experiment.plan.results import ExperimentLog
 from tests.cli.runs import PROGRAM, ROOT, Ran, environment, run
 from tests.support.by_pg_ctl import by_pg_ctl, run_pg_ctl
+from tests.support.plans import bound_text
 from tests.support.processes import eventually
 from tests.support.quick_server import quick_server
 from tests.support.servers import Servers, conninfo
@@ -110,6 +113,30 @@ def test_the_servers_of_a_plan_fail_and_are_gone_afterwards(tmp_path: Path) -> N
     places = {line["plan"]["server"] for line in lines_of(tmp_path) if line["kind"] == "plan"}
     assert len(places) == 1
     assert "throwaway PostgreSQL" in next(iter(places))
+
+
+def kept_experiment(home: Path, text: str, *, allowed: tuple[str, ...] = (), ended: str) -> None:
+    """The journal of an experiment of that plan that has ended."""
+    plan = bound_text(text, allowed_outages=allowed)
+    with ExperimentLog(home / ".local/state/pgtop-tune/experiments/20261129-120000-t") as log:
+        log.write("plan", name="t", hash="h", began_ms=1, plan=to_builtins(plan))
+        log.write("ended", why=ended)
+
+
+def test_resume_refuses_an_experiment_that_is_complete_before_it_makes_servers(tmp_path: Path) -> None:
+    kept_experiment(tmp_path, f'time = "9s"\nservers = "throwaway"\n{OUTAGES}', ended="complete")
+    ran = run("experiment", "resume", "t", home=tmp_path)
+    assert ran.status == 2
+    assert "is complete" in ran.err
+    assert "creating" not in ran.err
+
+
+def test_resume_causes_no_outage_that_is_not_allowed_again(tmp_path: Path) -> None:
+    kept_experiment(tmp_path, f'time = "9s"\n{OUTAGES}', allowed=("/s:5432",), ended="stopped by a signal")
+    ran = run("experiment", "resume", "t", home=tmp_path)
+    assert ran.status == 2
+    assert "20261129-120000-t causes outages of /s:5432, and needs --allow-outage" in ran.err
+    assert "resume 20261129-120000-t --allow-outage /s:5432`" in ran.err
 
 
 def check_figures(text: str, *names: str) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from pgtop_tune.metrics.outage import outage_rows
+from pgtop_tune.metrics.outage import outage_rows, silent_s
 from pgtop_tune.metrics.percentiles import bucket_of
 from pgtop_tune.metrics.run_evidence import RunEvidence
 from pgtop_tune.model.absence import Unavailable
-from pgtop_tune.model.bench import LatencySecond
+from pgtop_tune.model.bench import LatencySecond, Silence
 from pgtop_tune.model.outage import OutageRow, OutageSpan
 from tests.support.frames import EPOCH_MS
 from tests.support.run_frames import evidence
@@ -26,15 +26,22 @@ def second_of(second: int, latency_ms: float, failed: int = 0) -> LatencySecond:
     return LatencySecond(START + second, 200, 200 * latency_us, latency_us, buckets, failed=failed)
 
 
-def rows(*seconds: LatencySecond, spans: tuple[OutageSpan, ...] = (SPAN,)) -> tuple[OutageRow, ...]:
+def through(
+    spans: tuple[OutageSpan, ...], seconds: tuple[LatencySecond, ...] = (), silences: tuple[Silence, ...] = ()
+) -> RunEvidence:
+    """A run whose last frame has all of its log and its silences."""
     made = evidence(run={"outages": spans, "through_outage": True})
     frames = []
     for frame in made.frames:
-        bench = frame.bench
+        bench, is_last = frame.bench, frame is made.frames[-1]
         if not isinstance(bench, Unavailable):
-            bench = replace(bench, latencies=seconds if frame is made.frames[-1] else ())
+            bench = replace(bench, latencies=seconds if is_last else (), silences=silences if is_last else ())
         frames.append(replace(frame, bench=bench))
-    return outage_rows(RunEvidence(made.run, tuple(frames), made.facts))
+    return RunEvidence(made.run, tuple(frames), made.facts)
+
+
+def rows(*seconds: LatencySecond, spans: tuple[OutageSpan, ...] = (SPAN,)) -> tuple[OutageRow, ...]:
+    return outage_rows(through(spans, seconds))
 
 
 def test_p99_is_back_at_the_end_of_the_first_ten_seconds_below_twice_that_of_before() -> None:
@@ -75,3 +82,21 @@ def test_the_window_ends_where_the_next_outage_begins() -> None:
     first_row, second_row = rows(*(second_of(second, 10.0) for second in range(70)), spans=(SPAN, second))
     assert first_row.recovered_ms is None
     assert second_row.recovered_ms == EPOCH_MS + 62_000
+
+
+def silent(*silences: Silence, spans: tuple[OutageSpan, ...] = ()) -> float:
+    return silent_s(through(spans, silences=silences))
+
+
+def test_clients_that_wait_without_being_lost_are_silent() -> None:
+    waited = Silence(EPOCH_MS + 10_000, EPOCH_MS + 14_000, 3.0, 5.0)
+    assert silent() == 0.0
+    assert silent(waited, replace(waited, zero_s=2.0)) == 3.0
+    assert silent(replace(waited, until_ms=None)) == 3.0
+
+
+def test_the_silence_of_an_outage_is_that_outage() -> None:
+    lost = Silence(EPOCH_MS + 40_000, EPOCH_MS + 43_000, 2.0, 5.0)
+    waited = Silence(EPOCH_MS + 50_000, EPOCH_MS + 52_000, 1.0, 5.0)
+    assert silent(lost, spans=(SPAN,)) == 0.0
+    assert silent(lost, waited, spans=(SPAN,)) == 1.0

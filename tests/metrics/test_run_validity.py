@@ -9,10 +9,11 @@ import pytest
 from msgspec.structs import replace
 
 from pgtop_tune.metrics.run_evidence import evidence_of
-from pgtop_tune.metrics.run_validity import RULES, doubts
+from pgtop_tune.metrics.run_validity import RULES, doubts, why_no_reference
 from pgtop_tune.model.absence import NOT_RECORDED, Unavailable
 from pgtop_tune.model.bench import ClientGroup, LoadLevel, PathProcess, PhaseSpan, RunState
 from pgtop_tune.model.host import CpuSample, CpuTimes, MemorySample
+from pgtop_tune.model.outage import OutageSpan
 from pgtop_tune.model.postgres import (
     Activity,
     CheckpointCounters,
@@ -511,6 +512,14 @@ def test_swapping_and_stolen_time() -> None:
 def test_a_throughput_that_falls_is_not_steady_and_a_short_run_is_short() -> None:
     assert "NOT-STEADY" in found(tps=lambda second: 1000.0 - 8 * second)
     assert found(seconds=10)["SHORT-RUN"].verdict is RunVerdict.NOTE
+
+
+def test_a_run_with_an_outage_is_neither_steady_nor_a_reference() -> None:
+    span = OutageSpan(first_error_ms=EPOCH_MS + 30_000.0, lost_clients=1)
+    raised = found(tps=lambda second: 1000.0 - 8 * second, run={"outages": (span,), "through_outage": True})
+    assert "NOT-STEADY" not in raised
+    assert raised["OUTAGE"].reason.startswith("1 client was lost in 1 outage")
+    assert why_no_reference(RunState.FINISHED, tuple(raised.values())) == "went through an outage"
 
 
 def test_a_value_that_could_lose_data_for_a_part_of_the_run_stains_all_of_it() -> None:

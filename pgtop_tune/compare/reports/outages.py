@@ -48,8 +48,10 @@ def _moment(at_ms: float | None) -> str:
 
 def outage_lines(result: OutageResult) -> list[str]:
     """Return the rest in sentences: reasons, changes of the server, missing commits."""
-    without = "no client was lost" if result.waiting_clients else "no outage: no client was lost"
+    waited = result.waiting_clients or result.silent_s
+    without = "no client was lost" if waited else "no outage: no client was lost"
     lines = [] if result.outages else [without]
+    lines += filter(None, (silence_words(result),))
     for number, row in enumerate(result.outages, 1):
         span = row.span
         wait = f", at most {span.longest_wait_s:.2f} s apart" if span.longest_wait_s else ""
@@ -70,6 +72,13 @@ def outage_lines(result: OutageResult) -> list[str]:
             f"{waiting} still waited for an answer at the end: pgbench was ended by force, its log is not whole"
         )
     return [one_line(line, 500) for line in (*lines, *commit_lines(result.commits))]
+
+
+def silence_words(result: OutageResult) -> str:
+    """Return how long clients waited without being lost; "" where they did not."""
+    if not result.silent_s:
+        return ""
+    return f"no transaction ended for {units.duration(result.silent_s)}, and no client was lost"
 
 
 def commit_lines(commits: AcknowledgedCommits) -> list[str]:

@@ -14,6 +14,7 @@ from pgtop_tune.compare.comparison import ComparedPhase, Comparison, Earlier, Sp
 from pgtop_tune.compare.figure_rows import FigureRow, figure_of
 from pgtop_tune.compare.noise import cells_of_side
 from pgtop_tune.compare.reports.charts import Chart, ChartLine, Mark, line_chart, wait_bars
+from pgtop_tune.compare.reports.outages import outage_lines, outage_table
 from pgtop_tune.compare.reports.sheets import (
     RUN_FIGURES,
     Sheet,
@@ -55,7 +56,7 @@ def run_sheets(sides: Sequence[Material]) -> tuple[Sheet, ...]:
     loaded = [side for side in sides if any(run.key.name for run in side.runs)]
     if not loaded:
         return ()
-    tables = (_datasets, _runs, _repeats, _steps, _statements)
+    tables = (_datasets, _runs, _repeats, _outages, _steps, _statements)
     return tuple(sheet for table in tables if (sheet := table(loaded)) is not None)
 
 
@@ -101,6 +102,22 @@ def _repeats(sides: Sequence[Material]) -> Sheet | None:
     names = [f"{side.name}: {cell.title}" if len(sides) > 1 else cell.title for side, cell in cells]
     side_cells = [cell for _, cell in cells]
     return Sheet("repeats", (), cell_table(side_cells, names), notes=cell_notes(side_cells))
+
+
+def _outages(sides: Sequence[Material]) -> Sheet | None:
+    """Return the outages of runs that replaced lost clients, with what became of acknowledged commits."""
+    cells = [(side, run, run.outage) for side in sides for run in side.runs if run.outage is not None]
+    if not cells:
+        return None
+    named = [
+        (one_line(f"{number} {side.name}: {run.key.title}", 60), outage)
+        for number, (side, run, outage) in enumerate(cells, 1)
+    ]
+    heads = ("run", *outage_table(named[0][1]).heads)
+    rows = tuple((name, *row) for name, outage in named for row in outage_table(outage).rows)
+    table = Table(heads, rows, frozenset(range(1, len(heads)))) if rows else None
+    notes = tuple(f"{name}: {line}" for name, outage in named for line in outage_lines(outage))
+    return Sheet("outages", (), table, notes)
 
 
 class _RunName(Struct, frozen=True):

@@ -41,6 +41,7 @@ from pgtop_tune.compare.sides.material import (
 from pgtop_tune.metrics.percentiles import Merged, ascending, bucket_of
 from pgtop_tune.model.bench import BenchReport, LoadSpec, RunState
 from pgtop_tune.model.machine import CgroupSample
+from pgtop_tune.model.outage import OutageResult
 from pgtop_tune.model.run_result import FORMAT, INIT_FORMAT, Doubt, RunVerdict
 from pgtop_tune.model.setup import MachineSetup
 from pgtop_tune.recording.codec import codec_for
@@ -151,6 +152,7 @@ class RunRecord(Struct, frozen=True):
     server: _ServerRecord = _ServerRecord()
     stderr: str = ""
     machine: str = ""
+    outage: OutageResult | None = None
 
 
 class _MadeRecord(Struct, frozen=True):
@@ -310,9 +312,17 @@ def _run(record: RunRecord) -> ComparedRun:
         whole_run={} if exact else {figure: value for figure, value in percentiles.items() if value is not None},
         doubts=tuple(_doubts(record.validity)),
         summary=summary,
-        spec=replace(record.spec, profile=record.profile) if record.profile else None,
+        spec=_spec_of(record),
         scripts=tuple(script.sha256 for script in record.scripts if script.sha256),
+        outage=record.outage,
     )
+
+
+def _spec_of(record: RunRecord) -> LoadSpec | None:
+    """Return the load to run again; None where an older record names no profile and no scripts."""
+    if record.profile:
+        return replace(record.spec, profile=record.profile)
+    return record.spec if record.spec.scripts else None
 
 
 def _take_latencies(gathered: Gathered, record: RunRecord) -> bool:

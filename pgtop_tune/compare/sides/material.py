@@ -19,6 +19,7 @@ from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import LoadSpec
 from pgtop_tune.model.events import Event
 from pgtop_tune.model.frame import Frame
+from pgtop_tune.model.outage import OutageResult
 from pgtop_tune.model.postgres import StatementTotals
 from pgtop_tune.model.run_result import Doubt
 from pgtop_tune.model.statements import OWN_MARK, StatementCounters, StatementSample
@@ -449,9 +450,10 @@ class ComparedRun(Struct):
         looks: Number of looks at whether a disk was at its ceiling.
         at_cap: Number of these looks that found a disk there, by disk and ceiling: "vda (data): 6000 IOPS".
         findings: Findings that led in at least a fifth of the looks, the most frequent first; none of a long run.
-        spec: Parameters to run it again; None without a load, and for scripts, which are not kept.
+        spec: Parameters to run it again; None without a load, and for scripts in a recording, which has no files.
         scripts: SHA-256 of each script file; empty for pgbench's own.
         statements: Counters of statements, look by look; without looks where they were not recorded.
+        outage: Results of a load that replaced lost clients; None for others.
     """
 
     began_ms: int
@@ -472,6 +474,7 @@ class ComparedRun(Struct):
     spec: LoadSpec | None = None
     scripts: tuple[str, ...] = ()
     statements: StatementsSeen = field(default_factory=StatementsSeen)
+    outage: OutageResult | None = None
 
     @property
     def why_no_reference(self) -> str:

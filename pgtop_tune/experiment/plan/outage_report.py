@@ -9,7 +9,7 @@ from typing import Final
 from pgtop_tune.base import units
 from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.base.tables import Table
-from pgtop_tune.compare.reports.outages import commit_lines
+from pgtop_tune.compare.reports.outages import commit_lines, silence_words
 from pgtop_tune.compare.reports.sheets import Sheet
 from pgtop_tune.experiment.plan.model import Cell
 from pgtop_tune.experiment.plan.results import CausedOutage, CellResult
@@ -23,7 +23,7 @@ _OVER_REPEATS: Final = "down and p99 back: smallest, median and largest of the r
 def outage_words(result: OutageResult, caused: CausedOutage) -> str:
     """Return an outage in one line."""
     if not result.outages:
-        parts = ["no client was lost"]
+        parts = [silence_words(result) or "no client was lost"]
     else:
         down, back = down_s(result), back_s(result)
         parts = ["downtime unknown" if down is None else f"down {units.decimal(down, 3)} s"]
@@ -36,15 +36,20 @@ def outage_words(result: OutageResult, caused: CausedOutage) -> str:
 
 def down_s(result: OutageResult) -> float | None:
     """Return how long the clients got no commit, all outages of the run together; None where one is not known."""
-    return _sum([row.down_s for row in result.outages])
+    return None if _waited(result) else _sum([row.down_s for row in result.outages])
 
 
 def back_s(result: OutageResult) -> float | None:
     """Return the time from the first error until p99 was back; None where it was not, or that is not known."""
     if not result.outages:
-        return 0.0
+        return None if _waited(result) else 0.0
     recovered_ms = result.outages[-1].recovered_ms
     return None if recovered_ms is None else (recovered_ms - result.outages[0].span.first_error_ms) / 1000.0
+
+
+def _waited(result: OutageResult) -> bool:
+    """Return whether clients were not lost, and waited for an answer instead."""
+    return not result.outages and bool(result.silent_s or result.waiting_clients)
 
 
 def outage_sheet(cells: Sequence[tuple[Cell, CellResult]]) -> Sheet | None:
@@ -90,6 +95,8 @@ def _notes(runs: Sequence[tuple[Cell, CellResult]]) -> Iterator[str]:
         if len(outages) > 1:
             # One was caused: what came after it may have another reason.
             yield f"{name}: clients were lost {len(outages)} times, at last: {outages[-1].span.reason}"
+        if silence := silence_words(result.outage):
+            yield f"{name}: {silence}"
         if outages and outages[-1].recovered_ms is None:
             yield f"{name}: p99 is not back: {outages[-1].recovery}"
         if result.caused is not None and result.caused.problem:

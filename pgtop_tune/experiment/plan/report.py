@@ -260,7 +260,7 @@ def _summary(outcome: ExperimentOutcome, judged: Sequence[Judgement]) -> Iterato
     if len(servers := {result.server for result in outcome.results.values()} - {""}) > 1:
         yield (
             f"figures are normalized to the mean of {len(servers)} servers; verdicts compare runs on the same server;"
-            ' "Cells in their order" lists the measured figures'
+            ' "Cells in their order" of the report lists the measured figures'
         )
     if plan.time_s < JUDGED_S and not plan.outages:
         yield f"runs of {plan.time_s} s are shown but not judged: a verdict needs runs of {JUDGED_S} s"
@@ -277,7 +277,7 @@ def _summary(outcome: ExperimentOutcome, judged: Sequence[Judgement]) -> Iterato
             yield one_line(f"{cell.words}: bound by {result.bound}", 300)
     doubted = sum(bool(result.doubts) for result in outcome.results.values())
     if doubted:
-        yield f'{counted(doubted, "cell")} with doubts: see "Cells in their order"'
+        yield f'{counted(doubted, "cell")} with doubts: see "Cells in their order" of the report'
     yield from (one_line(line, 300) for line in best_arm(outcome, judged))
 
 

@@ -24,11 +24,13 @@ class Way(Struct, frozen=True):
         reached: The address of the server or of the pooler in front of it; None where we are not allowed to log in.
         straight: The connection ends at the watched server, with nothing in between.
         elsewhere: The connection surely ends at another server.
+        refusal: Why no session could be opened there; "" where one was, or none was needed. Foreign text.
     """
 
     reached: Reached | None
     straight: bool
     elsewhere: bool = False
+    refusal: str = ""
 
 
 async def way_of(load_conninfo: ConnInfo, sql_session: PsycopgSession) -> Way:
@@ -47,8 +49,8 @@ async def way_of(load_conninfo: ConnInfo, sql_session: PsycopgSession) -> Way:
         return Way(replace(watched, endpoint=replace(knocked, hostaddr=watched.endpoint.hostaddr)), straight=True)
     try:
         there = await open_sql_session(load_conninfo)
-    except PgtopError:
-        return Way(None, straight=False)
+    except PgtopError as problem:
+        return Way(None, straight=False, refusal=problem.message)
     try:
         server = await there.server()
         same = server.started_ms == (await sql_session.server()).started_ms

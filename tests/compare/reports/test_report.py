@@ -25,6 +25,7 @@ from pgtop_tune.metrics.percentiles import merge
 from pgtop_tune.model.bench import BenchReport, StatementReport
 from pgtop_tune.model.events import Event, EventKind
 from pgtop_tune.model.machine import CgroupSample
+from pgtop_tune.model.outage import AcknowledgedCommits, ClientCommits, OutageResult, OutageRow, OutageSpan
 from pgtop_tune.model.run_result import Doubt, RunResult, RunVerdict, as_json
 from pgtop_tune.model.setup import DiskSetup, MachineSetup, MountSetup, SetValue
 from tests.support.frames import EPOCH_MS
@@ -99,6 +100,25 @@ def test_endpoints_stand_below_each_other_and_a_failed_one_has_its_reason() -> N
     assert rows["PostgreSQL", "500"] == "3630.26"
     assert rows["PostgreSQL", "600"] == "failed: remaining connection slots are reserved"
     assert rows["PgBouncer", "500"] == "2571.16"
+
+
+def test_outages_have_a_row_each_and_runs_without_one_say_so() -> None:
+    span = OutageSpan(first_error_ms=1_000.0, lost_clients=4, reason="a crash\x1b[2J", first_commit_ms=1_500.0)
+    row = OutageRow(span=span, down_s=0.5, recovered_ms=None, recovery="not back", failed_transactions=4)
+    commits = AcknowledgedCommits((ClientCommits(group=1, client=0, acknowledged=9, committed=7),))
+    through = replace(result(), outage=OutageResult((row, row), commits=commits))
+    calm = replace(result(), outage=OutageResult(silent_s=4.0))
+    sheets = run_sheets([records("before", through), records("after", calm, result())])
+    [sheet] = [sheet for sheet in sheets if sheet.heading == "outages"]
+    assert sheet.table is not None
+    assert [row[:2] for row in sheet.table.rows] == [("1 before: tpcb-like ×16", "1"), ("1 before: tpcb-like ×16", "2")]
+    assert sheet.table.rows[0][sheet.table.heads.index("down s")] == "0.500"
+    notes = "\n".join(sheet.notes)
+    assert "1 before: tpcb-like ×16: missing commits: 2 of 9 acknowledged" in notes
+    assert "2 after: tpcb-like ×16: no client was lost" in notes
+    assert "2 after: tpcb-like ×16: no transaction ended for 4.0 s, and no client was lost" in notes
+    assert "\x1b" not in notes
+    assert "outages" not in {sheet.heading for sheet in run_sheets([records("without", result())])}
 
 
 def test_a_study_over_clients_is_a_matrix_and_a_chart() -> None:

@@ -179,23 +179,34 @@ def resume_plan(request: PlanResumeRequest) -> int:
     if request.workers:
         return resume_on_workers(request)
     directory = directory_of(request.experiment)
-    with ExperimentLog(directory) as log, servers_of(outcome_in(directory).plan, request) as (request, servers):
+    with ExperimentLog(directory) as log:
         if (server_place := outcome_in(directory).down) is not None:
             tell(f"an outage of {server_place.endpoint} was under way: starting it")
             start_again(server_place)
             log.write("outage_ended")
-        deadline_s = time.monotonic() + _RESTART_S
-        while True:
-            outcome = outcome_in(directory)
-            try:
-                return _resumed(outcome, log, request, servers)
-            except NotLetIn:
+        outcome = outcome_in(directory)
+        # Before throwaway servers are made: a refusal takes no time.
+        _check_continues(outcome, request)
+        with servers_of(outcome.plan, request) as (request, servers):
+            return _resumed(log, request, servers)
+
+
+def _resumed(log: ExperimentLog, request: PlanResumeRequest, servers: ThrowawayServers | None) -> int:
+    """Continue an experiment on the server of a request. Raises as `resume_plan`."""
+    deadline_s = time.monotonic() + _RESTART_S
+    while True:
+        outcome = outcome_in(log.directory)
+        try:
+            _check_server(outcome, request)
+            log.write("resumed", at_ms=now_ms())
+            return _continued(request, outcome, log, servers)
+        except NotLetIn:
+            raise
+        except ConnectionProblem:
+            # The revert watchdog of a killed process may be restarting the server.
+            if not outcome.sets or time.monotonic() > deadline_s:
                 raise
-            except ConnectionProblem:
-                # The revert watchdog of a killed process may be restarting the server.
-                if not outcome.sets or time.monotonic() > deadline_s:
-                    raise
-                time.sleep(1.0)
+            time.sleep(1.0)
 
 
 def _say_left(request: PlanResumeRequest, directory: Path) -> None:
@@ -204,6 +215,7 @@ def _say_left(request: PlanResumeRequest, directory: Path) -> None:
     if is_running(directory):
         raise UsageProblem(f"{outcome.id} runs already", f"`pgtop-tune experiment status {outcome.id}` shows it")
     _check_continues(outcome, request)
+    _check_server(outcome, request)
     if request.abandon:
         database = f", and drop its database {outcome.database}" if outcome.database else ""
         say(f"would revert {counted(len(outcome.sets), 'change set')}{database}")
@@ -215,15 +227,10 @@ def _say_left(request: PlanResumeRequest, directory: Path) -> None:
 
 
 def _check_continues(outcome: ExperimentOutcome, request: PlanRequest) -> None:
-    """Raise UsageProblem where an experiment has ended, is of another server, or its scripts have changed."""
+    """Raise UsageProblem where an experiment has ended, or its scripts have changed."""
     check_resumable(outcome, request)
     if outcome.workers:
         raise UsageProblem(f"{outcome.id} runs on {', '.join(outcome.workers)}", "pass --workers ADDRESS")
-    if outcome.plan.servers != THROWAWAY_SERVERS:
-        server = sections.server(look(request.connection).newest)
-        identifier = "" if isinstance(server, Unavailable) else server.system_identifier
-        if identifier and identifier not in outcome.plan.server:
-            raise UsageProblem(f"{outcome.id} belongs to {outcome.plan.server}", "connect to that server")
     scripts = scripts_by_profile(
         [name for name, _ in outcome.plan.scripts], load_profiles(profile_directories(request.session.profiles))
     )
@@ -234,12 +241,14 @@ def _check_continues(outcome: ExperimentOutcome, request: PlanRequest) -> None:
         )
 
 
-def _resumed(
-    outcome: ExperimentOutcome, log: ExperimentLog, request: PlanRequest, servers: ThrowawayServers | None
-) -> int:
-    _check_continues(outcome, request)
-    log.write("resumed", at_ms=now_ms())
-    return _continued(request, outcome, log, servers)
+def _check_server(outcome: ExperimentOutcome, request: PlanRequest) -> None:
+    """Raise UsageProblem where an experiment is of another server."""
+    if outcome.plan.servers == THROWAWAY_SERVERS:
+        return
+    server = sections.server(look(request.connection).newest)
+    identifier = "" if isinstance(server, Unavailable) else server.system_identifier
+    if identifier and identifier not in outcome.plan.server:
+        raise UsageProblem(f"{outcome.id} belongs to {outcome.plan.server}", "connect to that server")
 
 
 def _continued(

@@ -203,6 +203,11 @@ def check_resumable(outcome: ExperimentOutcome, request: PlanRequest) -> None:
         raise UsageProblem(
             f"{outcome.id} sets parameters that run code, and needs --confirm", f"run `{outcome.resuming}`"
         )
+    if not set(outcome.plan.allowed_outages) <= set(request.allow_outage or ()) and not request.abandon:
+        servers = ", ".join(outcome.plan.allowed_outages)
+        raise UsageProblem(
+            f"{outcome.id} causes outages of {servers}, and needs --allow-outage", f"run `{outcome.resuming}`"
+        )
 
 
 def remaining_workers(names: Sequence[str], connected: Sequence[str]) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from pgtop_tune.base.errors import LoadProblem, RecordingProblem, UsageProblem
 from pgtop_tune.base.tables import Table
+from pgtop_tune.bench.profiles import read_script
 from pgtop_tune.cli.commands.bench import RunRequest
 from pgtop_tune.cli.commands.recordings import (
     BaselineRequest,
@@ -28,7 +29,7 @@ from pgtop_tune.cli.options import ListFormat, LoadSessionWords, TableFormat
 from pgtop_tune.cli.output import say, say_as_it_is, say_list, tell, write_text
 from pgtop_tune.cli.typed_load import TypedLoad
 from pgtop_tune.compare import baselines
-from pgtop_tune.compare.baselines import LevelChange, change_words, earlier_runs, level_changes
+from pgtop_tune.compare.baselines import KeptRun, LevelChange, change_words, earlier_runs, level_changes
 from pgtop_tune.compare.comparison import (
     Comparison,
     ConditionOutcome,
@@ -43,6 +44,7 @@ from pgtop_tune.compare.reports.report import report_chapters
 from pgtop_tune.compare.reports.sheets import Sheet, sheets
 from pgtop_tune.compare.reports.written import report_html, report_markdown
 from pgtop_tune.compare.sides.fingerprint import check_names
+from pgtop_tune.compare.sides.material import Material
 from pgtop_tune.compare.sides.named_sides import open_all, open_material, read_windows, window_name
 from pgtop_tune.compare.window_comparison import (
     WindowComparison,
@@ -102,7 +104,7 @@ def check_baseline(request: BaselineRequest) -> int:
     before = open_material(reference.path, f"{name}, {request.against} of {len(runs)}")
     with tempfile.TemporaryDirectory(prefix="pgtop-tune-") as directory:
         if file is None:
-            specs = tuple(run.spec for run in before.runs if run.spec is not None)
+            specs = _specs(before, runs)
             file = Path(directory) / "again.jsonl.gz"
             _measure_again(specs, file, request)
         now = open_material(file, "now")
@@ -133,12 +135,35 @@ def _tell_changes(level_changes: Sequence[LevelChange]) -> None:
         tell(change_words(change))
 
 
+def _specs(before: Material, kept_runs: Sequence[KeptRun]) -> tuple[LoadSpec, ...]:
+    """Return the loads to run again; the files of scripts that a recording does not have are those of another run.
+
+    Raises:
+        UsageProblem: They are not known, or a script has changed.
+        LoadProblem: A script cannot be read.
+    """
+    specs = [run.spec for run in before.runs if run.spec is not None]
+    hashes = {run.scripts for run in before.runs}
+    if not specs:
+        sides = (open_material(kept.path, "") for kept in kept_runs)
+        specs = [run.spec for side in sides for run in side.runs if run.spec is not None and run.scripts in hashes][:1]
+    if not specs:
+        raise UsageProblem(
+            "the baseline does not name the profile or the scripts of its load",
+            "save a record of `bench run --out` in it, or pass a newer recording or record",
+        )
+    for spec in specs:
+        files = tuple(read_script(Path(script.file)).sha256 for script in spec.scripts)
+        if files and files not in hashes:
+            names = ", ".join(script.file for script in spec.scripts)
+            raise UsageProblem(f"{names}: not as in the baseline", "restore the scripts, or save a new baseline")
+    return tuple(specs)
+
+
 def _measure_again(specs: tuple[LoadSpec, ...], file: Path, request: BaselineRequest) -> None:
     # Imports the drivers.
     from pgtop_tune.cli.commands.bench.runs import measure
 
-    if not specs:
-        raise UsageProblem("the baseline's run does not name its profile", "pass a newer recording or record")
     again = RunRequest(
         profiles=request.profiles,
         record=file,

@@ -531,6 +531,8 @@ class LoadRun:
                 asked_run = await self._complete(cell, self._with_numbers(cell, variables, pinned))
                 # Nothing was changed up to here. A run that will hardly begin is not worth a history.
                 wanted_steps = [step for step in before.housekeeping if not (no_room and step == TRUNCATE)]
+                if CHECKPOINT in wanted_steps:
+                    await self._keeper.until(_shows_checkpoints, _LOOK_DEADLINE_S)
                 earlier = self._keeper.interval
                 steps = await tidy(sql_session, wanted_steps, tables, lambda step: self._told(f"housekeeping: {step}"))
                 if no_room and TRUNCATE in before.housekeeping:
@@ -762,13 +764,17 @@ def _counts_a_checkpoint(earlier: Interval | None, ended_ms: int) -> Callable[[I
 
     def counts(interval: Interval) -> bool:
         server, now = sections.server(interval.newest), interval.now(sections.checkpoints)
-        if before is None or now is None or isinstance(server, Unavailable) or server.in_recovery:
+        if isinstance(server, Unavailable) or server.in_recovery:
             return True
         if server.version_num < _WITHOUT_COLLECTOR and interval.newest.taken_at_ms - ended_ms < _COLLECTED_MS:
             return False
-        return checkpoints_between(before, now) != (0, 0)
+        return before is None or now is None or checkpoints_between(before, now) != (0, 0)
 
     return counts
+
+
+def _shows_checkpoints(interval: Interval) -> bool:
+    return interval.now(sections.checkpoints) is not None
 
 
 def _shows_server(interval: Interval) -> bool:

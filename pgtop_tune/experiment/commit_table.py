@@ -10,6 +10,8 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from typing import Final
 
+from msgspec.structs import replace
+
 from pgtop_tune.base.errors import ConnectionProblem, PgtopError, ServerProblem
 from pgtop_tune.base.foreign_answers import decodes
 from pgtop_tune.base.safe_text import one_line
@@ -32,6 +34,8 @@ _RACES: Final = ("23505", "42P06", "3F000")
 """sqlstates where another run creates or drops the schema at this moment: unique_violation, duplicate_schema,
 invalid_schema_name."""
 _MOST_RACES: Final = 10
+_LOCAL: Final = "SET LOCAL synchronous_commit = local;"
+"""Begins statements that outlive a crash, and need not wait for a standby, whatever the load's commits do."""
 _NOW: Final = "SELECT extract(epoch FROM now())::bigint"
 _HAS_SCHEMA: Final = "SELECT to_regnamespace(%s) IS NOT NULL"
 _TABLES: Final = """
@@ -56,21 +60,18 @@ class CommitTable:
     Args:
         open_sql_session: A session on the server that the load's clients would reach now.
         name: The table in our schema.
+        direct: The clients' sessions may have settings: no pooler is in between.
+
+    Attributes:
+        counting: The order for the clients.
     """
 
-    def __init__(self, open_sql_session: OpenSqlSession, name: str) -> None:
+    def __init__(self, open_sql_session: OpenSqlSession, name: str, *, direct: bool) -> None:
         self._open_sql_session = open_sql_session
         self._name = name
-
-    def counting(self, *, direct: bool) -> CountingClients:
-        """Return the order for the clients.
-
-        Args:
-            direct: Their sessions may have settings: no pooler is in between.
-        """
         # Under stricter levels a transaction may fail, and its number would have no row.
         settings = (("default_transaction_isolation", "read committed"),) if direct else ()
-        return CountingClients(self._name, settings)
+        self.counting = CountingClients(name, settings)
 
     async def compare(self, acknowledged: Sequence[AcknowledgedLines], patience_s: float) -> AcknowledgedCommits:
         """Count the rows, and drop the table.
@@ -89,12 +90,7 @@ class CommitTable:
                     commits = await self._count(sql_session, acknowledged)
             except PgtopError as problem:
                 commits = _unknown(acknowledged, problem.message)
-            return AcknowledgedCommits(
-                clients=commits.clients,
-                problem=commits.problem,
-                other_rows=commits.other_rows,
-                left_behind=await self._drop(sql_session),
-            )
+            return replace(commits, left_behind=await self._drop(sql_session))
 
     @decodes
     async def _count(self, sql_session: SqlSession, acknowledged: Sequence[AcknowledgedLines]) -> AcknowledgedCommits:
@@ -112,18 +108,22 @@ class CommitTable:
             for row, (_, committed, further) in zip(acknowledged, counts, strict=True)
         ]
         matched = sum(int(str(committed)) + int(str(further)) for _, committed, further in counts)
-        return AcknowledgedCommits(clients=tuple(clients), other_rows=int(str(total)) - matched)
+        return AcknowledgedCommits(
+            clients=tuple(clients),
+            other_rows=int(str(total)) - matched,
+            counted_on=(await sql_session.server()).endpoint,
+        )
 
     async def _drop(self, sql_session: SqlSession) -> str:
         """Drop the table, and the schema when it is empty; return why the table stays."""
         try:
             async with _within(_STATEMENTS_S):
-                await sql_session.execute(f"DROP TABLE IF EXISTS {SCHEMA}.{self._name}")
+                await sql_session.execute(f"{_LOCAL} DROP TABLE IF EXISTS {SCHEMA}.{self._name}")
         except PgtopError as problem:
             return _left_behind(self._name, problem.message)
         try:
             async with _within(_STATEMENTS_S):
-                await sql_session.execute(f"DROP SCHEMA {SCHEMA}")
+                await sql_session.execute(f"{_LOCAL} DROP SCHEMA {SCHEMA}")
         except PgtopError:
             # Another run has a table there, or another role owns the schema.
             pass
@@ -131,15 +131,15 @@ class CommitTable:
 
 
 async def _answering(open_sql_session: OpenSqlSession, patience_s: float) -> SqlSession:
-    until_s = time.monotonic() + patience_s
-    while True:
-        try:
-            async with _within(max(until_s - time.monotonic(), 0.1)):
+    until_s = time.monotonic() + patience_s - _AGAIN_S
+    async with _within(patience_s):
+        while True:
+            try:
                 return await open_sql_session()
-        except ConnectionProblem:
-            if time.monotonic() + _AGAIN_S > until_s:
-                raise
-        await asyncio.sleep(_AGAIN_S)
+            except ConnectionProblem:
+                if time.monotonic() > until_s:
+                    raise
+            await asyncio.sleep(_AGAIN_S)
 
 
 @asynccontextmanager
@@ -182,19 +182,23 @@ def _left_behind(name: str, problem: str) -> str:
     return one_line(f"{SCHEMA}.{name} stays ({problem}): a later run drops it", 300)
 
 
-async def create_table(open_sql_session: OpenSqlSession, duration_s: float) -> CommitTable | str:
+async def create_table(
+    open_sql_session: OpenSqlSession, duration_s: float, *, direct: bool = True
+) -> CommitTable | str:
     """Create a table for a run, and drop tables of runs that have ended without it.
 
     Args:
         open_sql_session: A session on the server of the load.
         duration_s: Length of the run.
+        direct: The load's clients connect as this session does.
 
     Returns:
         The table, or why there is none.
     """
     try:
         async with aclosing(await open_sql_session()) as sql_session, _within(_STATEMENTS_S):
-            return CommitTable(open_sql_session, await _created(sql_session, duration_s))
+            direct = direct and bool(await sql_session.limits())
+            return CommitTable(open_sql_session, await _created(sql_session, duration_s), direct=direct)
     except PgtopError as problem:
         return one_line(problem.message, 300)
 
@@ -206,7 +210,9 @@ async def _created(sql_session: SqlSession, duration_s: float) -> str:
         old = _NAME.fullmatch(str(name))
         if old is not None and int(old[1]) < int(str(now_s)):
             try:
-                await sql_session.execute(f"SET LOCAL lock_timeout = '1s'; DROP TABLE IF EXISTS {SCHEMA}.{old[0]}")
+                await sql_session.execute(
+                    f"{_LOCAL} SET LOCAL lock_timeout = '1s'; DROP TABLE IF EXISTS {SCHEMA}.{old[0]}"
+                )
             except ServerProblem:
                 # Its run may still count in it.
                 continue
@@ -215,10 +221,8 @@ async def _created(sql_session: SqlSession, duration_s: float) -> str:
         [(has_schema,)] = await sql_session.rows(_HAS_SCHEMA, [SCHEMA])
         schema = "" if has_schema else f"CREATE SCHEMA {SCHEMA};"
         try:
-            # The table outlives a crash, whatever the load's commits do.
             await sql_session.execute(
-                f"SET LOCAL synchronous_commit = local; {schema}"
-                f" CREATE TABLE {SCHEMA}.{name} (group_number int, attempt int, client int, n bigint)"
+                f"{_LOCAL} {schema} CREATE TABLE {SCHEMA}.{name} (group_number int, attempt int, client int, n bigint)"
             )
             break
         except ServerProblem as problem:

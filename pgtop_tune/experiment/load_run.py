@@ -31,7 +31,7 @@ from pgtop_tune.experiment.run_guard import RunGuard
 from pgtop_tune.experiment.server_times import OpenSqlSession, RoleCounters, ServerClock
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
-from pgtop_tune.metrics.outage import outage_rows, server_changes, silent_s
+from pgtop_tune.metrics.outage import outage_rows, primary_elsewhere, server_changes, silent_s
 from pgtop_tune.metrics.run_evidence import RunEvidence, evidence_of
 from pgtop_tune.metrics.server import client_backends, number
 from pgtop_tune.metrics.steady_state import SILENT, unrest
@@ -350,8 +350,8 @@ class LoadRun:
         before = await self._clock.before(where.user, where.dbname) if spec.per_statement else None
         commits: CommitTable | str = ""
         if spec.through_outage:
-            commits = await create_table(self._open_sql_session, spec.duration_s or 0)
-        counting = commits.counting(direct=facts.direct) if isinstance(commits, CommitTable) else None
+            commits = await create_table(self._open_sql_session, spec.duration_s or 0, direct=facts.direct)
+        counting = commits.counting if isinstance(commits, CommitTable) else None
         try:
             number = await self._start(spec, counting)
         except BaseException:
@@ -459,7 +459,7 @@ class LoadRun:
         return OutageResult(
             outages=outage_rows(evidence),
             changes=server_changes(self._keeper.frames),
-            commits=commits,
+            commits=replace(commits, elsewhere=primary_elsewhere(self._keeper.frames[-1], commits.counted_on)),
             waiting_clients=0 if clients is None else clients.waiting,
             silent_s=silent_s(evidence),
         )

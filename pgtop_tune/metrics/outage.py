@@ -104,7 +104,9 @@ def silent_s(evidence: RunEvidence) -> float:
             silence.zero_s
             for sample in evidence.samples
             for silence in sample.silences
-            if not any(silence.since_ms < end and begin < (silence.until_ms or math.inf) for begin, end in spans)
+            # Before the first transaction, clients are connecting.
+            if silence.usual_ms is not None
+            and not any(silence.since_ms < end and begin < (silence.until_ms or math.inf) for begin, end in spans)
         ),
         default=0.0,
     )
@@ -122,6 +124,19 @@ def server_changes(frames: Sequence[Frame]) -> tuple[ServerChange, ...]:
             changes.append(ServerChange(at_ms=frame.taken_at_ms, kind=kind, before=_words(before), after=_words(now)))
         before = now
     return tuple(changes)
+
+
+def primary_elsewhere(frame: Frame, counted_on: str) -> str:
+    """Return the address of a server that takes writes beside the one whose rows were counted; "" without one.
+
+    Args:
+        frame: Read after the count.
+        counted_on: Address of the server that answered the count; "" where none did.
+    """
+    watched = sections.server(frame)
+    if not counted_on or isinstance(watched, Unavailable) or watched.in_recovery or watched.endpoint == counted_on:
+        return ""
+    return watched.endpoint
 
 
 def _kind(before: ServerFacts, now: ServerFacts) -> str:

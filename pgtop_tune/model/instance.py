@@ -73,11 +73,13 @@ class AnsweringServer(Struct, frozen=True, gc=False):
     """The server that answers a session.
 
     Attributes:
+        endpoint: host:port that the session has reached.
         started_ms: pg_postmaster_start_time, milliseconds since the epoch.
         straight: Whether no pooler, proxy or translated address is in between: the server's address is that of the
             session, and the process that accepted the session is the one that answers.
     """
 
+    endpoint: str
     started_ms: int
     straight: bool
 

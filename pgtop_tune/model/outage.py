@@ -102,12 +102,16 @@ class AcknowledgedCommits(Struct, frozen=True, gc=False):
         problem: Why nothing was counted; "" where it was. May hold foreign text.
         other_rows: Rows of clients that were lost before their first acknowledgement.
         left_behind: Why the table could not be dropped; "" where it was. May hold foreign text.
+        counted_on: Server whose rows were counted; "" without one, and in records of older versions.
+        elsewhere: Another server that takes writes, too, whose rows were not counted; "" without one.
     """
 
     clients: tuple[ClientCommits, ...] = ()
     problem: str = ""
     other_rows: int = 0
     left_behind: str = ""
+    counted_on: str = ""
+    elsewhere: str = ""
 
     @property
     def missing(self) -> int | None:

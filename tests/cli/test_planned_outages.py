@@ -115,11 +115,12 @@ def test_the_servers_of_a_plan_fail_and_are_gone_afterwards(tmp_path: Path) -> N
     assert "throwaway PostgreSQL" in next(iter(places))
 
 
-def kept_experiment(home: Path, text: str, *, allowed: tuple[str, ...] = (), ended: str) -> None:
+def kept_experiment(home: Path, text: str, *, ended: str, database: str = "", **view: Any) -> None:
     """The journal of an experiment of that plan that has ended."""
-    plan = bound_text(text, allowed_outages=allowed)
+    plan = bound_text(text, **view)
     with ExperimentLog(home / ".local/state/pgtop-tune/experiments/20261129-120000-t") as log:
         log.write("plan", name="t", hash="h", began_ms=1, plan=to_builtins(plan))
+        log.write("database", name=database)
         log.write("ended", why=ended)
 
 
@@ -132,11 +133,30 @@ def test_resume_refuses_an_experiment_that_is_complete_before_it_makes_servers(t
 
 
 def test_resume_causes_no_outage_that_is_not_allowed_again(tmp_path: Path) -> None:
-    kept_experiment(tmp_path, f'time = "9s"\n{OUTAGES}', allowed=("/s:5432",), ended="stopped by a signal")
+    kept_experiment(tmp_path, f'time = "9s"\n{OUTAGES}', allowed_outages=("/s:5432",), ended="stopped by a signal")
     ran = run("experiment", "resume", "t", home=tmp_path)
     assert ran.status == 2
     assert "20261129-120000-t causes outages of /s:5432, and needs --allow-outage" in ran.err
     assert "resume 20261129-120000-t --allow-outage /s:5432`" in ran.err
+
+
+def test_the_end_of_an_experiment_does_not_wait_for_a_synchronous_standby(managed: Throwaway, tmp_path: Path) -> None:
+    """A standby that ends during an experiment holds up every commit; ours need no copy elsewhere."""
+    with psycopg.connect(conninfo(managed), autocommit=True) as connection:
+        [(identifier,)] = connection.execute("SELECT system_identifier FROM pg_control_system()").fetchall()
+        kept_experiment(
+            tmp_path, 'time = "9s"\n', ended="stopped by a signal", database="left_over", server=f"system {identifier}"
+        )
+        connection.execute("CREATE DATABASE left_over")
+        connection.execute("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
+        connection.execute("SELECT pg_reload_conf()")
+        try:
+            ran = run("experiment", "resume", "t", "--abandon", "-d", conninfo(managed), home=tmp_path, timeout_s=60)
+        finally:
+            connection.execute("ALTER SYSTEM RESET synchronous_standby_names")
+            connection.execute("SELECT pg_reload_conf()")
+        found = connection.execute("SELECT FROM pg_database WHERE datname = 'left_over'").fetchall()
+    assert (ran.status, found) == (0, []), ran.err
 
 
 def check_figures(text: str, *names: str) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from pgtop_tune.cli.commands.bench.runs import check_directory, write_run
+from pgtop_tune.cli.commands.bench.results import check_directory, write_run
 from pgtop_tune.cli.commands.recordings import ExportRequest, ReportRequest
 from pgtop_tune.cli.commands.recordings.comparison import write_report
 from pgtop_tune.cli.commands.recordings.export import export_recording

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from pgtop_tune.cli.commands.bench.runs import progress_words, results_markdown, results_text
+from pgtop_tune.cli.commands.bench.results import results_markdown, results_text
+from pgtop_tune.cli.commands.bench.runs import progress_words
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import BenchProgress, StatementReport
 from pgtop_tune.model.run_result import Doubt, RunResult, RunVerdict, ServerTimes, StatementTimes

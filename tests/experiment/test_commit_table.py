@@ -38,6 +38,19 @@ async def test_runs_that_begin_and_end_at_once_each_have_a_table(make_server: Ca
         assert connection.execute("SELECT to_regnamespace(%s)", [SCHEMA]).fetchone() == (None,)
 
 
+async def test_a_synchronous_standby_that_is_away_does_not_keep_the_table(
+    make_server: Callable[..., Throwaway], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = make_server(18, synchronous_standby_names="nobody")
+    table = await create_table(sessions_on(server), 60)
+    assert isinstance(table, CommitTable), table
+    monkeypatch.setattr(commit_table, "_STATEMENTS_S", 5.0)
+    commits = await table.compare((), 60)
+    assert commits.left_behind == ""
+    with psycopg.connect(conninfo(server)) as connection:
+        assert connection.execute("SELECT to_regnamespace(%s)", [SCHEMA]).fetchone() == (None,)
+
+
 async def test_a_lock_on_the_table_does_not_hold_up_the_end_of_a_run(
     make_server: Callable[..., Throwaway], monkeypatch: pytest.MonkeyPatch
 ) -> None:

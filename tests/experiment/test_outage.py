@@ -28,12 +28,14 @@ from pgtop_tune.experiment.path import LoadTarget
 from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import LoadSpec, RunState, ScriptChoice
+from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.outage import OutageResult
 from pgtop_tune.model.run_result import RunResult
 from pgtop_tune.postgres.server.conninfo import resolve
 from pgtop_tune.runtime.run_frames import FrameKeeper
 from tests.experiment.test_load_run import PROFILES
 from tests.support import commit_observer
+from tests.support.poolers import PgBouncer, reserved_port
 from tests.support.servers import Servers, conninfo
 from tests.support.standby import standby_of
 
@@ -132,7 +134,7 @@ async def until_replayed(primary: Throwaway, standby: Throwaway) -> None:
 
 async def promote(primary: Throwaway, standby: Throwaway) -> None:
     """End the primary as a crash would, and promote its standby."""
-    await asyncio.to_thread(primary.stop, "immediate")
+    await asyncio.to_thread(primary._end, "immediate")
     with psycopg.connect(conninfo(standby), autocommit=True) as connection:
         connection.execute("SELECT pg_promote()")
 
@@ -199,6 +201,23 @@ async def test_clients_go_through_a_crash_and_nothing_acknowledged_is_missing(
     assert len(result.groups) == 2
 
 
+@pytest.mark.long
+async def test_clients_go_through_the_crash_of_a_pooler(make_server: Callable[..., Throwaway]) -> None:
+    server, port = make_server(18), reserved_port()
+    with PgBouncer(server, port=port) as pooler:
+        async with bench_on(pooler.conninfo(), server) as bench:
+            measuring = await bench.start(replace(LOAD, protocol="simple"))
+            pooler.stop()
+            with PgBouncer(server, port=port):
+                await bench.until_replaced()
+                result, outage = await bench.stop(measuring)
+    [row] = outage.outages
+    assert row.down_s is not None
+    assert not outage.commits.problem
+    assert (outage.commits.missing, outage.commits.left_behind) == (0, "")
+    assert "RUN-FAILED" not in {doubt.id for doubt in result.doubts}
+
+
 async def test_a_script_that_breaks_is_no_outage(make_server: Callable[..., Throwaway], tmp_path: Path) -> None:
     server, script = make_server(18), tmp_path / "broken.sql"
     script.write_text("SELECT n FROM breaks")
@@ -234,6 +253,31 @@ async def test_clients_follow_a_promotion(make_server: Callable[..., Throwaway],
     assert outage.commits.missing is not None
     assert our_tables(standby) == []
     assert f"{primary.socket_dir},{standby.socket_dir}" in result.command
+
+
+@pytest.mark.long
+async def test_an_old_primary_that_comes_back_is_told_beside_the_commits_that_it_lacks(
+    make_server: Callable[..., Throwaway], servers: Servers
+) -> None:
+    primary, standby, text = pair_of(make_server, servers)
+    async with bench_on(text, primary) as bench:
+        await until_replayed(primary, standby)
+        measuring = await bench.start()
+        await promote(primary, standby)
+        await bench.until_replaced()
+        followed = f"{standby.socket_dir}:{standby.port}"
+        assert await bench.keeper.until(lambda now: endpoint_in(now.newest) == followed, 60)
+        # It is the first of the hosts: who connects anew reaches it.
+        await asyncio.to_thread(primary._start)
+        _, outage = await bench.stop(measuring)
+    assert outage.commits.missing
+    assert outage.commits.counted_on == f"{primary.socket_dir}:{primary.port}"
+    assert outage.commits.elsewhere == followed
+
+
+def endpoint_in(frame: Frame) -> str:
+    server = sections.server(frame)
+    return "" if isinstance(server, Unavailable) else server.endpoint
 
 
 @pytest.mark.long

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.bench.ports import LoadEndpoint
 from pgtop_tune.bench.profiles import load_profiles, profile_directories
-from pgtop_tune.cli.commands.bench.runs import results_markdown, results_text
+from pgtop_tune.cli.commands.bench.results import results_markdown, results_text
 from pgtop_tune.compare.noise import LoadFingerprint, NoiseGroup, known_noise, remember
 from pgtop_tune.compare.reports.report import run_sheets
 from pgtop_tune.compare.sides.from_records import material_of_records

@@ -93,6 +93,11 @@ def commit_lines(commits: AcknowledgedCommits) -> list[str]:
             f"missing commits: {missing} of {commits.acknowledged} acknowledged; "
             f"{units.counted(commits.in_doubt, 'commit')} in doubt (committed, not acknowledged){uncounted}"
         )
+    if commits.elsewhere:
+        lines.append(
+            f"two servers take writes: the rows of {commits.counted_on} were counted, those of {commits.elsewhere} "
+            "were not, and its table stays"
+        )
     return [*lines, commits.left_behind] if commits.left_behind else lines
 
 

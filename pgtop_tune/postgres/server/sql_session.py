@@ -155,7 +155,7 @@ class PsycopgSession:
         straight = pid == self._pid and reached_there(endpoint, address, port)
         if straight and endpoint.is_socket:
             straight = await asyncio.to_thread(is_of_server, self._connection.fileno(), self._pid)
-        return AnsweringServer(int(str(started_ms)), straight)
+        return AnsweringServer(str(endpoint), int(str(started_ms)), straight)
 
     async def timeline(self) -> str:
         """Return `SqlSession.timeline`."""

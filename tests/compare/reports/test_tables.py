@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from pgtop_tune.base.tables import aligned_text, as_markdown
-from pgtop_tune.cli.commands.bench.runs import BAR, chart_lines
+from pgtop_tune.cli.commands.bench.results import BAR, chart_lines
 from pgtop_tune.compare.reports.result_tables import table_of
 from pgtop_tune.compare.sides.from_records import connected_clients
 from pgtop_tune.experiment.series import Steps, curves, series_json

@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from pgtop_tune.base.errors import UsageProblem
+from pgtop_tune.compare.reports.outages import commit_lines
 from pgtop_tune.compare.reports.written import sheets_text
 from pgtop_tune.experiment.plan.outage_report import outage_sheet
 from pgtop_tune.experiment.plan.outages import caused_by
@@ -115,6 +116,26 @@ def test_the_table_has_the_figures_over_the_repeats_and_tells_each_missing_commi
     assert "times" not in text
     # One time is not known, so neither is their range.
     assert sheet.table.rows[0][4:] == ("-", "12", "300", "7", "3")
+
+
+def test_clients_that_waited_were_not_down_for_no_time() -> None:
+    plan = bound_text(f"{THROWAWAY}{KILL}")
+    waited = replace(result(1), outage=OutageResult(silent_s=4.0))
+    assert result_words(waited).startswith("no transaction ended for 4.0 s, and no client was lost; missing commits")
+    sheet = outage_sheet([(plan.cells[0], waited)])
+    assert sheet is not None
+    assert sheet.table is not None
+    assert sheet.table.rows[0][3:5] == ("-", "-")
+    assert "cell 1, crash, repeat 1: no transaction ended for 4.0 s, and no client was lost" in sheet.notes
+
+
+def test_rows_of_another_primary_are_told_beside_the_missing_commits() -> None:
+    commits = AcknowledgedCommits(
+        (ClientCommits(group=1, client=0, acknowledged=9, committed=0),), counted_on="/a:5432", elsewhere="/b:5432"
+    )
+    assert commit_lines(commits)[1] == (
+        "two servers take writes: the rows of /a:5432 were counted, those of /b:5432 were not, and its table stays"
+    )
 
 
 def test_clients_that_are_lost_again_and_again_are_told_in_one_line() -> None:

@@ -487,6 +487,8 @@ class ExperimentSession:
             return
         async with aclosing(await open_sql_session(conninfo)) as sql_session:
             if self._database:
+                # A synchronous standby that is away would hold it up.
+                await sql_session.execute("SET synchronous_commit = local")
                 await sql_session.execute(f"DROP DATABASE IF EXISTS {quoted(self._database)} WITH (FORCE)")
                 self._log.write("database", name="")
             if outcome is not None and has_tables:

@@ -15,7 +15,7 @@ from tests.cli.runs import PROGRAM, ROOT, environment, run
 from tests.support.processes import eventually
 from tests.support.servers import conninfo
 
-COMMON = ("-c", "4", "-j", "1", "--housekeeping", "none", "-q", "--format", "json")
+COMMON = ("-i", "0.2", "-c", "4", "-j", "1", "--housekeeping", "none", "-q", "--format", "json")
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PYTHON ?= $(firstword $(foreach name,python3 python3.13 python3.12 python3.11 python3.14,\
             $(if $(shell $(name) -c 'import sys; print(sys.version_info >= (3, 11, 2) or "")' 2>/dev/null | grep True),$(name))))
-# Many tests wait for a server: four at a time keep two cores at work. Files come in the order of tests/conftest.py.
-WORKERS := -n 4 --dist loadfile --no-loadscope-reorder
+# Many tests wait for a server: six at a time keep two cores at work. Files come in the order of tests/conftest.py.
+WORKERS := -n 6 --dist loadfile --no-loadscope-reorder
 # Patterns, processes and accounts, connections and TLS, packed files, the command line, the screen.
 SHORT := tests/base tests/process tests/postgres/server/test_keywords.py tests/postgres/server/test_resolver.py \
          tests/postgres/test_over_tls.py tests/cli/test_late_tls.py tests/cli/test_command_line.py tests/export/test_endpoint.py \

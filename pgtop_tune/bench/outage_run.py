@@ -37,9 +37,9 @@ LATE_S: Final = 10.0
 _BACK_S: Final = 5.0
 """Patience with counting clients where those of the load are back; they may lack their table."""
 _TOGETHER_S: Final = 0.05
-"""Clients that are lost within so long are replaced together: those of one server notice its end when they next use
-it."""
-_MOST_WAITS: Final = 3
+"""Clients of the load that are lost within so long are replaced together. Of counting clients there may be more than
+asked for."""
+_LONGEST_WAIT_S: Final = 0.15
 _ATTEMPT: Final = re.compile(r"(\d{1,9}) (\d{1,9}) (\d{1,9}\.\d{3})")
 _REASON: Final = re.compile(r"pgbench: (?:error|fatal): (?!could not create connection|Run was aborted)(.+)")
 
@@ -370,12 +370,8 @@ class OutageRun(PgbenchRun):
         while True:
             await clients.lost.wait()
             await asyncio.sleep(max(clients.begun_s + EVERY_S - time.monotonic(), 0.0))
-            for _ in range(_MOST_WAITS):
-                # More clients may be lost at this moment.
-                if not (clients.lost.is_set() and self._living(clients)):
-                    break
-                clients.lost.clear()
-                await asyncio.sleep(_TOGETHER_S)
+            if clients is self._load:
+                await self._until_others_are_lost()
             clients.lost.clear()
             async with self._changing:
                 missing = clients.level.clients - self._living(clients)
@@ -391,13 +387,25 @@ class OutageRun(PgbenchRun):
                     self._closing.set()
                     self._go(self._end())
                     return
-                rate = clients.level.rate_per_s
-                level = LoadLevel(missing, None if rate is None else rate * missing / clients.level.clients)
+                rate, level = clients.level.rate_per_s, clients.level
+                if clients is self._load:
+                    level = LoadLevel(missing, None if rate is None else rate * missing / level.clients)
                 try:
                     await self._begin_replacement(clients, level)
                 except LoadProblem as problem:
                     self._spans[-1].problem, self._spans[-1].tried = problem.message, self._spans[-1].tried + 1
                     clients.lost.set()
+
+    async def _until_others_are_lost(self) -> None:
+        """Wait while clients are lost one after the other: those of one server notice its end when they next use it."""
+        until_s = time.monotonic() + _LONGEST_WAIT_S
+        while self._living(self._load) and time.monotonic() < until_s:
+            self._load.lost.clear()
+            try:
+                async with asyncio.timeout(_TOGETHER_S):
+                    await self._load.lost.wait()
+            except TimeoutError:
+                return
 
     async def _begin_replacement(self, clients: _Clients, level: LoadLevel) -> None:
         clients.begun_s = time.monotonic()
@@ -415,7 +423,7 @@ class OutageRun(PgbenchRun):
         self._tell_groups()
 
     async def _prepare_spare(self, clients: _Clients) -> None:
-        if clients.spare is None and clients.level.clients:
+        if clients.spare is None and clients.level.clients and self.span_is_closed:
             clients.number += 1
             try:
                 clients.spare = await self._made(clients, clients.level, again=True, waits=True)

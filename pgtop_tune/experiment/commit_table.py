@@ -60,21 +60,18 @@ class CommitTable:
     Args:
         open_sql_session: A session on the server that the load's clients would reach now.
         name: The table in our schema.
+        direct: The clients' sessions may have settings: no pooler is in between.
+
+    Attributes:
+        counting: The order for the clients.
     """
 
-    def __init__(self, open_sql_session: OpenSqlSession, name: str) -> None:
+    def __init__(self, open_sql_session: OpenSqlSession, name: str, *, direct: bool) -> None:
         self._open_sql_session = open_sql_session
         self._name = name
-
-    def counting(self, *, direct: bool) -> CountingClients:
-        """Return the order for the clients.
-
-        Args:
-            direct: Their sessions may have settings: no pooler is in between.
-        """
         # Under stricter levels a transaction may fail, and its number would have no row.
         settings = (("default_transaction_isolation", "read committed"),) if direct else ()
-        return CountingClients(self._name, settings)
+        self.counting = CountingClients(name, settings)
 
     async def compare(self, acknowledged: Sequence[AcknowledgedLines], patience_s: float) -> AcknowledgedCommits:
         """Count the rows, and drop the table.
@@ -134,15 +131,15 @@ class CommitTable:
 
 
 async def _answering(open_sql_session: OpenSqlSession, patience_s: float) -> SqlSession:
-    until_s = time.monotonic() + patience_s
-    while True:
-        try:
-            async with _within(max(until_s - time.monotonic(), 0.1)):
+    until_s = time.monotonic() + patience_s - _AGAIN_S
+    async with _within(patience_s):
+        while True:
+            try:
                 return await open_sql_session()
-        except ConnectionProblem:
-            if time.monotonic() + _AGAIN_S > until_s:
-                raise
-        await asyncio.sleep(_AGAIN_S)
+            except ConnectionProblem:
+                if time.monotonic() > until_s:
+                    raise
+            await asyncio.sleep(_AGAIN_S)
 
 
 @asynccontextmanager
@@ -185,19 +182,23 @@ def _left_behind(name: str, problem: str) -> str:
     return one_line(f"{SCHEMA}.{name} stays ({problem}): a later run drops it", 300)
 
 
-async def create_table(open_sql_session: OpenSqlSession, duration_s: float) -> CommitTable | str:
+async def create_table(
+    open_sql_session: OpenSqlSession, duration_s: float, *, direct: bool = True
+) -> CommitTable | str:
     """Create a table for a run, and drop tables of runs that have ended without it.
 
     Args:
         open_sql_session: A session on the server of the load.
         duration_s: Length of the run.
+        direct: The load's clients connect as this session does.
 
     Returns:
         The table, or why there is none.
     """
     try:
         async with aclosing(await open_sql_session()) as sql_session, _within(_STATEMENTS_S):
-            return CommitTable(open_sql_session, await _created(sql_session, duration_s))
+            direct = direct and bool(await sql_session.limits())
+            return CommitTable(open_sql_session, await _created(sql_session, duration_s), direct=direct)
     except PgtopError as problem:
         return one_line(problem.message, 300)
 

@@ -19,7 +19,7 @@ from pgtop_tune.base.foreign_answers import decodes
 from pgtop_tune.bench.argv import threads_for
 from pgtop_tune.bench.commit_log import CountingClients
 from pgtop_tune.bench.datasets.recognise import found_variables, recognise_pgbench
-from pgtop_tune.bench.housekeeping import QUIET, TRUNCATE, DatasetTable, find_tables, tidy
+from pgtop_tune.bench.housekeeping import CHECKPOINT, QUIET, TRUNCATE, DatasetTable, find_tables, tidy
 from pgtop_tune.bench.phases import peak_clients
 from pgtop_tune.bench.ports import SqlSession, safe_path
 from pgtop_tune.bench.profiles import Profile, reads_scale, with_variables
@@ -33,7 +33,7 @@ from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.outage import outage_rows, primary_elsewhere, server_changes, silent_s
 from pgtop_tune.metrics.run_evidence import RunEvidence, evidence_of
-from pgtop_tune.metrics.server import client_backends, number
+from pgtop_tune.metrics.server import checkpoints_between, client_backends, number
 from pgtop_tune.metrics.steady_state import SILENT, unrest
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import BenchReport, LoadSpec, RunState
@@ -223,6 +223,8 @@ _SILENCE_S: Final = 10.0
 """A server that says nothing for so long does not become quiet."""
 _COUNTED: Final = ("processed", "failed", "serialization_failures", "deadlock_failures", "skipped")
 """Fields of pgbench's report that the facts of a run have as well."""
+_WITHOUT_COLLECTOR: Final = 150_000
+_COLLECTED_MS: Final = 2000
 _OVER: Final = (RunState.STOPPED, RunState.FINISHED, RunState.FAILED)
 
 
@@ -350,8 +352,8 @@ class LoadRun:
         before = await self._clock.before(where.user, where.dbname) if spec.per_statement else None
         commits: CommitTable | str = ""
         if spec.through_outage:
-            commits = await create_table(self._open_sql_session, spec.duration_s or 0)
-        counting = commits.counting(direct=facts.direct) if isinstance(commits, CommitTable) else None
+            commits = await create_table(self._open_sql_session, spec.duration_s or 0, direct=facts.direct)
+        counting = commits.counting if isinstance(commits, CommitTable) else None
         try:
             number = await self._start(spec, counting)
         except BaseException:
@@ -529,11 +531,17 @@ class LoadRun:
                 asked_run = await self._complete(cell, self._with_numbers(cell, variables, pinned))
                 # Nothing was changed up to here. A run that will hardly begin is not worth a history.
                 wanted_steps = [step for step in before.housekeeping if not (no_room and step == TRUNCATE)]
+                if CHECKPOINT in wanted_steps:
+                    await self._keeper.until(_shows_checkpoints, _LOOK_DEADLINE_S)
+                earlier = self._keeper.interval
                 steps = await tidy(sql_session, wanted_steps, tables, lambda step: self._told(f"housekeeping: {step}"))
                 if no_room and TRUNCATE in before.housekeeping:
                     steps = (HousekeepingStep(TRUNCATE, 0.0, "the clients will not fit"), *steps)
             finally:
                 await sql_session.aclose()
+            if any(step.name == CHECKPOINT and not step.problem for step in steps):
+                # Else the run would have this checkpoint for its own.
+                await self._keeper.until(_counts_a_checkpoint(earlier, _now_ms()), _LOOK_DEADLINE_S)
             if QUIET in before.housekeeping:
                 steps = (*steps, await self._wait_for_quiet(before.quiet_deadline_s))
         facts = replace(
@@ -745,6 +753,28 @@ def _shows_the_end(number: int) -> Callable[[Interval], bool]:
         return not isinstance(bench, Unavailable) and bench.run.run == number and bench.run.state in _OVER
 
     return shows
+
+
+def _counts_a_checkpoint(earlier: Interval | None, ended_ms: int) -> Callable[[Interval], bool]:
+    """Return whether frames count a checkpoint that began after `earlier` and has ended; true where they cannot tell.
+
+    Before 15 all counters come from a collector, which is up to two seconds late.
+    """
+    before = None if earlier is None else earlier.now(sections.checkpoints)
+
+    def counts(interval: Interval) -> bool:
+        server, now = sections.server(interval.newest), interval.now(sections.checkpoints)
+        if isinstance(server, Unavailable) or server.in_recovery:
+            return True
+        if server.version_num < _WITHOUT_COLLECTOR and interval.newest.taken_at_ms - ended_ms < _COLLECTED_MS:
+            return False
+        return before is None or now is None or checkpoints_between(before, now) != (0, 0)
+
+    return counts
+
+
+def _shows_checkpoints(interval: Interval) -> bool:
+    return interval.now(sections.checkpoints) is not None
 
 
 def _shows_server(interval: Interval) -> bool:

@@ -454,6 +454,10 @@ def as_json(result: RunResult) -> dict[str, Any]:
     if remaining["report"] is not None:
         # The record's stdout has its text.
         del remaining["report"]["raw"]
+    if result.outage is not None:
+        commits = result.outage.commits
+        totals = {name: getattr(commits, name) for name in ("missing", "acknowledged", "in_doubt", "unknown_clients")}
+        remaining["outage"]["commits"] = totals | remaining["outage"]["commits"]
     remaining["by_second"] = {row.part: _percentiles(row.latencies) for row in result.by_second}
     remaining["by_script"] = [{"script": row.part} | _percentiles(row.latencies) for row in result.by_script]
     remaining["levels"] = [

@@ -23,6 +23,7 @@ import select
 import signal
 import sys
 import time
+from collections.abc import Callable
 from typing import Final, NamedTuple, NoReturn, TextIO
 
 STAYS_S: Final = 0.5
@@ -64,6 +65,16 @@ def parse_order(arguments: list[str]) -> AttemptsOrder:
     )
 
 
+def _death_signal() -> Callable[[], object]:
+    """Return a function that has a child end with its parent, also where that is killed."""
+    if not sys.platform.startswith("linux"):
+        return lambda: None
+    import ctypes
+
+    prctl = ctypes.CDLL(None).prctl
+    return lambda: prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL), 0, 0, 0)
+
+
 class AttemptLoop:
     """The attempts of one order."""
 
@@ -73,6 +84,7 @@ class AttemptLoop:
         self._number = 0
         self._longest_s = 0.0
         self._begun, self._ending = not order.waits, False
+        self._die_with_us = _death_signal()
         self._wake, wake_in = os.pipe()
         os.set_blocking(wake_in, False)
         signal.set_wakeup_fd(wake_in, warn_on_full_buffer=False)
@@ -125,10 +137,7 @@ class AttemptLoop:
             signal.set_wakeup_fd(-1)
             for number in (signal.SIGCHLD, signal.SIGALRM, signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
                 signal.signal(number, signal.SIG_DFL)
-            if sys.platform.startswith("linux"):
-                import ctypes
-
-                ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL), 0, 0, 0)
+            self._die_with_us()
             program, *arguments = self._order.argv
             variable = ["-D", f"{self._order.variable}={self._number}"] if self._order.variable else []
             if os.getppid() == parent:

@@ -33,7 +33,7 @@ def napping(directory: Path) -> tuple[str, str]:
 
 
 def test_cells_are_run_there_and_back_and_have_a_row_each(tables: str, tmp_path: Path) -> None:
-    words = (*napping(tmp_path), "--steps", "clients=1,2", "-T", "2", "--repeat", "2", *QUICK)
+    words = (*napping(tmp_path), "--steps", "clients=1,2", "-T", "1", "--repeat", "2", *QUICK)
     ran = bench(tables, *words, "--out", str(tmp_path / "out"), "--format", "json", home=tmp_path)
     assert ran.status == 0, ran.err
     told = json.loads(ran.out)
@@ -52,7 +52,7 @@ def test_cells_are_run_there_and_back_and_have_a_row_each(tables: str, tmp_path:
 
 def test_configurations_are_cells_and_have_a_table_of_their_own(tables: str, tmp_path: Path) -> None:
     configured = ("--configuration", "now:", "--configuration", "late: synchronous_commit=off")
-    words = (*napping(tmp_path), "-c", "1", "-T", "2", "--repeat", "2", *configured, *QUICK)
+    words = (*napping(tmp_path), "-c", "1", "-T", "1", "--repeat", "2", *configured, *QUICK)
     ran = bench(tables, *words, "--out", str(tmp_path / "out"), home=tmp_path)
     assert ran.status == 0, ran.err
     told = [line for line in ran.err.splitlines() if line.startswith("run ")]

@@ -25,14 +25,14 @@ LINE = re.compile(r"^\d\d:\d\d:\d\d +(\S+) +(\S+) +(\S+) +(\S+) +(\S+) +(\S.*)$"
 def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
     home = tmp_path_factory.mktemp("demo")
     output = home / "out.jsonl"
-    ran = run("demo", "--headless", "--seconds", "9", "-s", "2", "-c", "2", "--record", str(output), home=home)
+    ran = run("demo", "--headless", "--seconds", "6", "-s", "1", "-c", "1", "--record", str(output), home=home)
     assert ran.status == 0, ran.err
     return output, ran.out, ran.err
 
 
 def test_every_line_after_the_first_three_has_throughput(finished: tuple[Path, str, str]) -> None:
     rows = [found.groups() for found in map(LINE.match, finished[1].splitlines()) if found]
-    assert len(rows) >= 7
+    assert len(rows) >= 5
     assert all(float(tps) > 0 for tps, *_ in rows[3:])
     # On a machine that is busy otherwise a second may have too few transactions for a p99.
     told = [(float(p50), float(p99)) for _, p50, p99, *_ in rows[4:] if "-" not in (p50, p99)]
@@ -48,7 +48,7 @@ def test_the_recording_is_what_the_format_says(finished: tuple[Path, str, str]) 
     reader = RecordingReader(finished[0])
     frames = [frame for _, frame in reader.frames()]
     assert reader.problems == []
-    assert len(frames) >= 8
+    assert len(frames) >= 5
     reader.close()
 
 

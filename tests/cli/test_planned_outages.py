@@ -170,7 +170,8 @@ def check_figures(text: str, *names: str) -> None:
         assert int(in_doubt) <= 2 * int(row[1])
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_a_server_of_the_user_is_up_though_the_program_ends_in_the_outage(
     managed: Throwaway, tmp_path: Path, number: signal.Signals
 ) -> None:

@@ -35,6 +35,7 @@ from pgtop_tune.postgres.server.conninfo import resolve
 from pgtop_tune.runtime.run_frames import FrameKeeper
 from tests.experiment.test_load_run import PROFILES
 from tests.support import commit_observer
+from tests.support.poolers import PgBouncer, reserved_port
 from tests.support.servers import Servers, conninfo
 from tests.support.standby import standby_of
 
@@ -204,6 +205,23 @@ async def test_clients_go_through_a_crash_and_nothing_acknowledged_is_missing(
     assert not {"SERVER-AWAY", "RUN-FAILED", "OTHER-SERVER"} & {doubt.id for doubt in result.doubts}
     assert "OUTAGE" in {doubt.id for doubt in result.doubts}
     assert len(result.groups) == 2
+
+
+@pytest.mark.long
+async def test_clients_go_through_the_crash_of_a_pooler(make_server: Callable[..., Throwaway]) -> None:
+    server, port = make_server(18), reserved_port()
+    with PgBouncer(server, port=port) as pooler:
+        async with bench_on(pooler.conninfo(), server) as bench:
+            measuring = await bench.start(replace(LOAD, protocol="simple"))
+            pooler.stop()
+            with PgBouncer(server, port=port):
+                await bench.until_replaced()
+                result, outage = await bench.stop(measuring)
+    [row] = outage.outages
+    assert row.down_s is not None
+    assert not outage.commits.problem
+    assert (outage.commits.missing, outage.commits.left_behind) == (0, "")
+    assert "RUN-FAILED" not in {doubt.id for doubt in result.doubts}
 
 
 async def test_a_script_that_breaks_is_no_outage(make_server: Callable[..., Throwaway], tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from pgtop_tune.experiment.record import record_of
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import ClientGroup, LoadLevel, RunState, Seam
 from pgtop_tune.model.host import MachineLoad, NetworkLoad
+from pgtop_tune.model.outage import AcknowledgedCommits, ClientCommits, OutageResult
 from pgtop_tune.model.run_result import FORMAT, as_json
 from tests.support.frames import EPOCH_MS
 from tests.support.results import REPORT, asked, failed, never_began, result
@@ -47,6 +48,19 @@ def test_the_record_is_json_with_what_counts_first() -> None:
     assert (record["stdout"], record["stderr"]) == ("out\n", "err\n")
     assert "raw" not in record["report"]
     assert as_json(result(run={"machine": "ssh://load1"}))["machine"] == "ssh://load1"
+
+
+def test_the_json_of_an_outage_has_the_missing_commits_or_null_where_they_are_unknown() -> None:
+    lost = ClientCommits(group=1, client=0, acknowledged=9, committed=7, in_doubt=1)
+    killed = replace(lost, client=1, unknown="its pgbench was killed")
+
+    def commits(*clients: ClientCommits) -> dict[str, object]:
+        through = replace(result(), outage=OutageResult(commits=AcknowledgedCommits(clients)))
+        totals = as_json(through)["outage"]["commits"]
+        return {name: totals[name] for name in ("missing", "acknowledged", "in_doubt", "unknown_clients")}
+
+    assert commits(lost, killed) == {"missing": 2, "acknowledged": 9, "in_doubt": 2, "unknown_clients": 1}
+    assert commits(killed)["missing"] is None
 
 
 def test_percentiles_of_the_run_are_those_of_its_seconds_together() -> None:

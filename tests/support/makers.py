@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -124,6 +124,7 @@ _WATCHER = """
         watch = PendingWatch(control, machine, Path(directory), lambda words: print(words, flush=True), hold=True)
         await watch.run(asyncio.Event())
 
+    print("ready", flush=True)
     sys.stdin.readline()
     asyncio.run(main())
 """
@@ -131,7 +132,7 @@ _WATCHER = """
 
 @contextmanager
 def watchers(server: Throwaway, directory: Path, count: int = 1) -> Iterator[tuple[subprocess.Popen[str], ...]]:
-    """Programs that look after pending sets as a screen does; all of them begin at once."""
+    """Programs that look after pending sets as a screen does, once `begin` has told them."""
     programs = tuple(
         subprocess.Popen(
             [sys.executable, "-c", textwrap.dedent(_WATCHER), str(server.socket_dir), str(server.port), str(directory)],
@@ -145,11 +146,18 @@ def watchers(server: Throwaway, directory: Path, count: int = 1) -> Iterator[tup
     )
     try:
         for program in programs:
-            assert program.stdin is not None
-            program.stdin.write("\n")
-            program.stdin.flush()
+            assert program.stdout is not None
+            assert program.stdout.readline() == "ready\n"
         yield programs
     finally:
         for program in programs:
             program.kill()
             program.communicate()
+
+
+def begin(programs: Sequence[subprocess.Popen[str]]) -> None:
+    """Have all `watchers` look at once."""
+    for program in programs:
+        assert program.stdin is not None
+        program.stdin.write("\n")
+        program.stdin.flush()

@@ -31,7 +31,7 @@ TEMPLATES: Final = "PGTOP_TUNE_TEMPLATES"
 
 _MEMORY: Final = Path("/dev/shm")
 _ROOM: Final = 4 << 30
-"""What must be free there: three workers have a dozen servers at a time, some with a gigabyte of WAL."""
+"""What must be free there: six workers have two dozen servers at a time, some with a gigabyte of WAL."""
 
 _POLYNOMIAL: Final = 0x82F63B78
 """Of CRC-32C, reflected (PostgreSQL: src/port/pg_crc32c_sb8.c)."""

@@ -28,6 +28,7 @@ from pgtop_tune.tui.parameters.changes import Changes
 from tests.postgres.conftest import place
 from tests.support.frames import frame
 from tests.support.machine_tree import USUAL, write
+from tests.support.processes import revert_watchdogs
 
 T = TypeVar("T")
 
@@ -174,6 +175,9 @@ async def way_of(
     finally:
         await way.close()
         await machine.aclose()
+        # The program of this operator ends here, and ours lives on: its watchdogs would wait for that.
+        for watchdog in revert_watchdogs(os.getpid()):
+            os.kill(watchdog, signal.SIGKILL)
 
 
 def kill(server: Throwaway) -> None:

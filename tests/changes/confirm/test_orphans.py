@@ -27,7 +27,7 @@ from tests.cli.test_set_moving import started
 from tests.host.made_machine import SWAPPINESS
 from tests.postgres.conftest import place
 from tests.support.machine_tree import USUAL, write
-from tests.support.makers import kill_with_watchdogs, leave_pending, maker, watchers
+from tests.support.makers import begin, kill_with_watchdogs, leave_pending, maker, watchers
 from tests.support.processes import eventually
 from tests.support.servers import conninfo
 from tests.support.undoing import undo_all
@@ -155,9 +155,10 @@ async def test_a_program_that_hangs_does_not_keep_its_set_beyond_the_deadline(
 
 
 async def test_of_two_programs_that_start_at_once_one_adopts(server: Throwaway, tmp_path: Path) -> None:
-    # Long enough for two programs to start on a machine full of other work.
-    await asyncio.to_thread(leave_pending, server, tmp_path, "Terms(keep_within_s=12.0)")
     with watchers(server, tmp_path, 2) as programs:
+        # Long enough for both to connect on a machine full of other work.
+        await asyncio.to_thread(leave_pending, server, tmp_path, "Terms(keep_within_s=6.0)")
+        begin(programs)
         await until(lambda: not of_server(tmp_path).in_force)
         assert [each.poll() for each in programs] == [None, None]
     assert adoptions(tmp_path) == 1
@@ -172,6 +173,7 @@ async def test_a_killed_adopter_leaves_the_set_to_its_watchdog_or_to_the_next(
     await asyncio.to_thread(leave_pending, server, tmp_path, "Terms(keep_within_s=40.0)")
     ends_s = deadline_s(tmp_path)
     with watchers(server, tmp_path) as (adopter,):
+        begin((adopter,))
         await until(lambda: any(owner.program and owner.program.pid == adopter.pid for owner in owners(tmp_path)))
         if with_watchdog:
             await asyncio.to_thread(kill_with_watchdogs, adopter.pid)
@@ -212,7 +214,10 @@ async def test_a_command_that_does_not_stay_leaves_a_watchdog_from_which_a_scree
     await control.aclose()
 
 
-async def test_a_watchdog_that_was_left_alone_reverts_at_the_deadline(server: Throwaway, tmp_path: Path) -> None:
+async def test_a_watchdog_that_was_left_alone_reverts_at_the_deadline(
+    server: Throwaway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pgtop_tune.changes.watchdogs.LATER_S", 0.5)
     await asyncio.to_thread(leave_pending, server, tmp_path, "Terms(keep_within_s=5.0)")
     ends_s = deadline_s(tmp_path)
     control = PostgresControl(place(server), directory=tmp_path)

@@ -19,7 +19,7 @@ from pgtop_tune.changes.restart.pooler_outages import PoolerOutages, pooler_plac
 from pgtop_tune.cluster.throwaway import Throwaway, server_account
 from tests.changes.server.test_control import ROOT
 from tests.support.poolers import LOOPBACK, PgBouncer, program
-from tests.support.processes import alive, eventually
+from tests.support.processes import alive, eventually, revert_watchdogs
 
 SCRIPT = """
 import sys
@@ -93,8 +93,10 @@ def test_it_comes_back_though_we_are_killed(pooler: PgBouncer) -> None:
         assert killed.stdout is not None
         assert killed.stdout.readline() == "now\n"
         assert not answers(pooler)
+        [watchdog] = revert_watchdogs(killed.pid)
         killed.send_signal(signal.SIGKILL)
     assert eventually(lambda: answers(pooler))
+    assert eventually(lambda: not alive(watchdog))
 
 
 def test_one_that_was_not_named_or_that_another_program_runs_is_refused(server: Throwaway) -> None:

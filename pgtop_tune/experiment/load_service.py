@@ -35,8 +35,9 @@ from pgtop_tune.bench.locate import find_pgbench
 from pgtop_tune.bench.ports import LoadEndpoint, SqlSession
 from pgtop_tune.bench.profiles import Profile, load_profiles
 from pgtop_tune.bench.runner import PgbenchRunner
-from pgtop_tune.experiment.load_run import BeforeEachRun, LoadRun, RunCell, connection_room, shows_connections
+from pgtop_tune.experiment.load_run import BeforeEachRun, LoadRun, RunCell
 from pgtop_tune.experiment.path import LoadTarget
+from pgtop_tune.experiment.preflight import connection_room, shows_connections
 from pgtop_tune.experiment.run_guard import RunGuard, abort_conditions
 from pgtop_tune.experiment.series import Series, Steps, cells, curves, parse_steps
 from pgtop_tune.experiment.server_times import OpenSqlSession

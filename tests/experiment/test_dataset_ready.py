@@ -11,7 +11,7 @@ from pgtop_tune.base.errors import LoadProblem
 from pgtop_tune.bench.datasets.pgbench_tables import initialise
 from pgtop_tune.bench.locate import find_pgbench
 from pgtop_tune.cli.wiring import endpoint_of
-from pgtop_tune.experiment.load_run import pgbench_ready
+from pgtop_tune.experiment.preflight import pgbench_ready
 from pgtop_tune.postgres.server.conninfo import resolve
 from pgtop_tune.postgres.server.sql_session import open_sql_session
 

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from pgtop_tune.base.errors import LoadProblem, UsageProblem
 from pgtop_tune.cli.options import LiveOptions
 from pgtop_tune.cli.wiring import LiveParts
-from pgtop_tune.experiment.load_run import shows_connections
 from pgtop_tune.experiment.load_service import LoadService, _changed
+from pgtop_tune.experiment.preflight import shows_connections
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.bench import ABORTED, OVERLOADED, LoadLevel, LoadSpec, RunState, ScriptChoice
 from pgtop_tune.postgres.server.conninfo import resolve

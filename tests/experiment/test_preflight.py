@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from pgtop_tune.experiment.load_run import connection_room, file_room
+from pgtop_tune.experiment.preflight import connection_room, file_room
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.postgres import Activity, ParameterSample

@@ -16,9 +16,10 @@ from pgtop_tune.base.errors import LoadProblem, UsageProblem
 from pgtop_tune.base.units import duration
 from pgtop_tune.bench.argv import threads_for
 from pgtop_tune.bench.profiles import Profile
-from pgtop_tune.experiment.load_run import BeforeEachRun, LoadRun, RunCell, connection_room, file_room
+from pgtop_tune.experiment.load_run import BeforeEachRun, LoadRun, RunCell
 from pgtop_tune.experiment.path import LoadTarget
 from pgtop_tune.experiment.plan.results import ExperimentLog, new_directory
+from pgtop_tune.experiment.preflight import connection_room, file_room
 from pgtop_tune.experiment.series import cells
 from pgtop_tune.experiment.server_state import changes_between, parameters_of, server_state
 from pgtop_tune.experiment.server_times import OpenSqlSession

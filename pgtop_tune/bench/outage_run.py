@@ -167,13 +167,18 @@ class OutageRun(PgbenchRun):
             acknowledged=tuple(
                 lines
                 for group in self._counting.groups
-                if isinstance(group.log, CommitLog)
+                if isinstance(group.log, CommitLog) and not self._never_connected(group)
                 for lines in group.log.acknowledged(group, self._states[group].attempts)
             ),
             uncounted=self._uncounted,
             waiting=self._waiting_clients,
             finished=self.facts.state is RunState.FINISHED,
         )
+
+    def _never_connected(self, group: PgbenchGroup) -> bool:
+        """Return whether attempts were still under way when the run ended."""
+        ended_in_order = group.leaving and not group.forced
+        return ended_in_order and not self._states[group].worked and group.log.first_commit_s is None
 
     # Clients that are lost.
 

@@ -183,7 +183,7 @@ async def test_one_load_at_a_time_and_the_next_has_the_next_number(tables: LoadE
 @pytest.mark.parametrize(
     ("change", "spec", "words", "hint"),
     [
-        ({"dbname": "postgres"}, LoadSpec(), "pgbench_branches", "pgbench -i"),
+        ({"dbname": "template1"}, LoadSpec(), "pgbench_branches", "pgbench -i"),
         ({"user": "nobody here"}, LoadSpec(), 'role "nobody here" does not exist', "another role"),
         ({"dbname": "a=b"}, LoadSpec(), 'database "a=b" does not exist', "createdb"),
         ({"port": 1}, LoadSpec(), "No such file or directory", "not running"),

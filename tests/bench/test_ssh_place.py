@@ -237,7 +237,7 @@ async def test_the_password_is_seen_by_nobody(fresh_server: Throwaway, far: Call
 async def test_a_failure_over_there_has_pgbenchs_own_words_and_our_hint(
     tables: LoadEndpoint, far: Callable[..., Watch]
 ) -> None:
-    load = far(replace(tables, dbname="postgres"))
+    load = far(replace(tables, dbname="template1"))
     await load.runner.start(LoadSpec())
     run = await load.until(over, WAIT_S)
     assert (run.state, run.exit_status) == (RunState.FAILED, 1)

@@ -27,9 +27,9 @@ from pgtop_tune.experiment.load_run import BeforeEachRun, Cancelled, LoadRun, Ru
 from pgtop_tune.experiment.path import LoadTarget
 from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import Unavailable
-from pgtop_tune.model.bench import LoadSpec, RunState, ScriptChoice
+from pgtop_tune.model.bench import BenchSample, LoadSpec, RunState, ScriptChoice
 from pgtop_tune.model.frame import Frame
-from pgtop_tune.model.outage import OutageResult
+from pgtop_tune.model.outage import OutageResult, OutageSpan
 from pgtop_tune.model.run_result import RunResult
 from pgtop_tune.postgres.server.conninfo import resolve
 from pgtop_tune.runtime.run_frames import FrameKeeper
@@ -82,6 +82,12 @@ class OutageBench:
             return isinstance(run, OutageRun) and len(run.facts.outages) == outages and run.span_is_closed
 
         await self.until(are_back)
+
+    def outages(self) -> tuple[OutageSpan, ...]:
+        """The outages as the newest frame has them."""
+        frames = self.keeper.frames
+        bench = frames[-1].bench if frames else None
+        return bench.run.outages if isinstance(bench, BenchSample) else ()
 
     async def stop(self, measuring: asyncio.Task[RunResult]) -> tuple[RunResult, OutageResult]:
         """The result, of a run that is stopped: nobody waits for its time."""
@@ -233,6 +239,22 @@ async def test_a_script_that_breaks_is_no_outage(make_server: Callable[..., Thro
     assert result.outage is not None
     assert result.outage.outages == ()
     assert our_tables(server) == []
+
+
+async def test_attempts_that_never_connected_leave_no_client_unknown(
+    make_server: Callable[..., Throwaway], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # No server answers the count.
+    monkeypatch.setattr("pgtop_tune.experiment.load_run._LOOK_DEADLINE_S", 0.5)
+    server = make_server(18)
+    async with bench_on(conninfo(server), server) as bench:
+        measuring = await bench.start()
+        await asyncio.to_thread(server._end, "immediate")
+        await bench.until(lambda: any(span.problem for span in bench.outages()))
+        await bench.stop(measuring)
+        clients = bench.session.load.outage_clients
+    assert clients is not None
+    assert [(lines.group, lines.unknown) for lines in clients.acknowledged] == [(1, ""), (1, "")]
 
 
 @pytest.mark.long

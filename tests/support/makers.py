@@ -151,6 +151,9 @@ def watchers(server: Throwaway, directory: Path, count: int = 1) -> Iterator[tup
         yield programs
     finally:
         for program in programs:
+            # It may have reverted a set, and not yet have dismissed the watchdog.
+            for watchdog in revert_watchdogs(program.pid):
+                os.kill(watchdog, signal.SIGKILL)
             program.kill()
             program.communicate()
 

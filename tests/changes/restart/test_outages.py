@@ -25,7 +25,7 @@ from pgtop_tune.model.instance import ServerPlace
 from tests.changes.server.test_control import ROOT
 from tests.postgres.conftest import place as connection_of
 from tests.support.by_pg_ctl import by_pg_ctl
-from tests.support.processes import alive, eventually
+from tests.support.processes import alive, eventually, revert_watchdogs
 from tests.support.servers import conninfo
 
 SCRIPT = """
@@ -104,8 +104,11 @@ async def test_it_runs_though_we_are_killed_in_the_outage(server: Throwaway, tmp
     ) as program:  # fmt: skip
         assert program.stdout is not None
         assert program.stdout.readline() == "now\n"
+        [watchdog] = revert_watchdogs(program.pid)
         program.send_signal(signal.SIGKILL)
     assert eventually(lambda: answers(server))
+    # One that has not seen it up would start it again when the test stops it.
+    assert eventually(lambda: not alive(watchdog))
 
 
 async def test_the_process_that_watches_ends_when_the_server_is_removed(server: Throwaway, tmp_path: Path) -> None:

@@ -32,8 +32,15 @@ from pgtop_tune.changes.model.change_set import (
     RestartState,
     Settled,
 )
-from pgtop_tune.changes.ports import ChangeControl, MachineControl, RestartControl, SetControl
-from pgtop_tune.changes.selection import around_server, goes_before_server
+from pgtop_tune.changes.ports import (
+    BeforeRestart,
+    ChangeControl,
+    MachineControl,
+    RestartControl,
+    SetControl,
+    nothing_before,
+)
+from pgtop_tune.changes.selection import around_server, goes_before_restart, goes_before_server
 from pgtop_tune.changes.watchdogs import RESTART_S
 from pgtop_tune.model.absence import Unavailable
 
@@ -58,7 +65,7 @@ def is_of_machine_only(set_id: str, directory: Path | None, copies: Iterable[byt
 
 class MachineHalves:
     """The machine's halves of sets that are reverted, around the server's halves: pools of huge pages that get larger
-    again first, all else afterwards.
+    again first, those that get smaller before a restart, all else afterwards.
 
     Args:
         machine: The door to it; None where there is none.
@@ -95,6 +102,11 @@ class MachineHalves:
         with suppress(PgtopError):
             # `after` tries again, and raises the problem.
             await self._revert(goes_before_server)
+
+    async def before_restart(self) -> None:
+        """Revert the settings that go between the old values of the server and its restart; see `before`."""
+        with suppress(PgtopError):
+            await self._revert(goes_before_restart)
 
     async def after(self) -> Sequence[HostChange]:
         """Revert the rest, and return all reverted changes, those of `before` too.
@@ -271,8 +283,8 @@ class ChangeSets:
     ) -> Settled:
         """Revert both halves once; a half that cannot be reverted does not stop the other.
 
-        Pools of huge pages that get larger again go before the server's half, so that the server has them; the rest of
-        the machine goes after it.
+        Pools of huge pages that get larger again go before the server's half, so that the server has them, and those
+        that get smaller before its restart, so that it does not take them; the rest of the machine goes after it.
 
         Args:
             set_id: Id of the set.
@@ -281,19 +293,19 @@ class ChangeSets:
             of_server: Whether it has, or may have, a half of the server; else the server is not asked.
         """
 
-        async def server_half() -> tuple[ParameterChange, ...]:
+        async def server_half(before_restart: BeforeRestart) -> tuple[ParameterChange, ...]:
             if self._server is None or not of_server:
                 return ()
             if with_restart and self._restart is not None:
-                return (await self._restart.revert_set(set_id, reason)).changes
-            return await self._server.revert_set(set_id, reason)
+                return (await self._restart.revert_set(set_id, reason, before_restart=before_restart)).changes
+            return await self._server.revert_set(set_id, reason, before_restart)
 
         return await self.revert_around((set_id,), server_half, reason)
 
     async def revert_around(
         self,
         set_ids: Sequence[str],
-        server_half: Callable[[], Awaitable[tuple[ParameterChange, ...]]],
+        server_half: Callable[[BeforeRestart], Awaitable[tuple[ParameterChange, ...]]],
         reason: str = "",
     ) -> Settled:
         """Revert the machine's halves of sets, the last set first, before and after the server's.
@@ -308,7 +320,7 @@ class ChangeSets:
         problem: PgtopError | None = None
         await halves.before()
         try:
-            parameters = await server_half()
+            parameters = await server_half(halves.before_restart)
         except Exception as refused:
             problem = as_problem(refused)
         try:
@@ -401,14 +413,14 @@ class Undo:
         """
         set_ids = tuple(dict.fromkeys(change.set_key for change in sorted(changes, key=lambda change: change.at_ms)))
 
-        async def server_half() -> tuple[ParameterChange, ...]:
+        async def server_half(_: BeforeRestart) -> tuple[ParameterChange, ...]:
             of_server = [change.id for change in changes if isinstance(change, ParameterChange)]
             return await self._server.undo_these(of_server) if of_server else ()
 
         return await self._sets.revert_around(set_ids, server_half)
 
 
-async def _nothing() -> tuple[ParameterChange, ...]:
+async def _nothing(_: BeforeRestart) -> tuple[ParameterChange, ...]:
     return ()
 
 
@@ -467,13 +479,15 @@ class WithRestart:
         """See `SetControl.lost`."""
         return await self._control.lost(set_id)
 
-    async def revert_set(self, set_id: str, reason: str = "") -> tuple[ParameterChange, ...]:
+    async def revert_set(
+        self, set_id: str, reason: str = "", before_restart: BeforeRestart = nothing_before
+    ) -> tuple[ParameterChange, ...]:
         """See `SetControl.revert_set`.
 
         Raises:
             ServerProblem: The old values are written, and the server did not come up with them.
         """
-        outcome = await self._restart.revert_set(set_id, reason, self._progress)
+        outcome = await self._restart.revert_set(set_id, reason, self._progress, before_restart)
         if outcome.state not in (RestartState.NOT_RESTARTED, RestartState.WAITING, RestartState.LEFT):
             check_up(outcome)
         if outcome.state is not RestartState.NOT_RESTARTED:

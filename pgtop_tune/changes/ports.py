@@ -5,7 +5,7 @@ Protocols only. Everything here is called from the engine's thread unless it say
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
@@ -24,6 +24,14 @@ if TYPE_CHECKING:
 
 def no_progress(message: str) -> None:
     """Ignore the progress."""
+
+
+BeforeRestart = Callable[[], Awaitable[None]]
+"""A step between the old values of a set, once they are written, and the restart that they need."""
+
+
+async def nothing_before() -> None:
+    """Restart at once."""
 
 
 class RestartControl(Protocol):
@@ -76,7 +84,11 @@ class RestartControl(Protocol):
         ...
 
     async def revert_set(
-        self, set_id: str, reason: str = "", progress: Callable[[str], None] = no_progress
+        self,
+        set_id: str,
+        reason: str = "",
+        progress: Callable[[str], None] = no_progress,
+        before_restart: BeforeRestart = nothing_before,
     ) -> RestartOutcome:
         """Revert a set, and restart the server where the old values need it.
 
@@ -212,7 +224,9 @@ class SetControl(Protocol):
         """Confirm a pending set; empty when it is not in force (any more)."""
         ...
 
-    async def revert_set(self, set_id: str, reason: str = "") -> tuple[ParameterChange, ...]:
+    async def revert_set(
+        self, set_id: str, reason: str = "", before_restart: BeforeRestart = nothing_before
+    ) -> tuple[ParameterChange, ...]:
         """Take a set back, last change first; empty when it is not in force (any more)."""
         ...
 

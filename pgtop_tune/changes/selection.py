@@ -131,6 +131,12 @@ def goes_before_server(change: HostChange) -> bool:
     return ends_strict or _is_less(change.name, change.value, change.value_before)
 
 
+def goes_before_restart(change: HostChange) -> bool:
+    """Return whether a change of the machine is reverted once the server's old values are written, before a restart: a
+    pool of huge pages gets smaller again, which `huge_pages = try` would take."""
+    return _is_less(change.name, change.value_before, change.value)
+
+
 def _enters_strict(request: WantedSetting) -> bool:
     return request.name == _ACCOUNTING and request.value.strip() == _STRICT
 

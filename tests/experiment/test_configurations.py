@@ -219,7 +219,7 @@ async def test_values_are_taken_back_once_a_server_that_is_away_is_there_again(
     monkeypatch.setattr(change_sets, "AGAIN_S", 0.0)
     revert_set, asked = control.revert_set, []
 
-    async def away(set_id: str, why: str = "") -> tuple[ParameterChange, ...]:
+    async def away(set_id: str, why: str = "", *_: object) -> tuple[ParameterChange, ...]:
         asked.append(set_id)
         if len(asked) < 3:
             raise ConnectionProblem("shutting down", "")

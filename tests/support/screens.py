@@ -208,7 +208,7 @@ class ScriptedParameters:
         self.journal = [next((one for one in kept if one.id == each.id), each) for each in self.journal]
         return tuple(kept)
 
-    async def revert_set(self, set_id: str, why: str = "") -> tuple[ParameterChange, ...]:
+    async def revert_set(self, set_id: str, why: str = "", *_: object) -> tuple[ParameterChange, ...]:
         self.reverted.append((set_id, why))
         return self._taken_back([each for each in self.journal if set_id in (each.set_id, each.id)])
 

@@ -16,7 +16,7 @@ from pgtop_tune.base.errors import ClusterProblem, ConnectionProblem, PgtopError
 from pgtop_tune.changes.journal import Journal, JournalText
 from pgtop_tune.changes.model.change import ParameterChange, Terms, WantedParameter
 from pgtop_tune.changes.model.change_set import PendingParameter, RestartOutcome, RestartPlan, RestartState
-from pgtop_tune.changes.ports import no_progress
+from pgtop_tune.changes.ports import BeforeRestart, no_progress, nothing_before
 from pgtop_tune.changes.restart.offline import explaining, restore, restore_copy, values
 from pgtop_tune.changes.restart.restarted_server import Return, ServerBefore, Waiting, runs
 from pgtop_tune.changes.server.control import PostgresControl
@@ -162,7 +162,13 @@ class RestartService:
         self._pending_ids.discard(set_id)
         await self._control.keep(set_id)
 
-    async def revert_set(self, set_id: str, reason: str = "", progress: Progress = no_progress) -> RestartOutcome:
+    async def revert_set(
+        self,
+        set_id: str,
+        reason: str = "",
+        progress: Progress = no_progress,
+        before_restart: BeforeRestart = nothing_before,
+    ) -> RestartOutcome:
         """See `RestartControl.revert_set`."""
         async with self._one_at_a_time:
             self._begin_waiting()
@@ -170,6 +176,7 @@ class RestartService:
             # Killed between the two, the server would run on with the values of the set: the watchdog restarts it.
             reverted = await self._control.revert_set(set_id, reason, hold=True)
             try:
+                await before_restart()
                 return await self._restart_for(reverted, progress)
             finally:
                 self._control.release(set_id)

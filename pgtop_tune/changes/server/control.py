@@ -32,6 +32,7 @@ from pgtop_tune.changes.model.pending_set import (
     now_ms,
     outlived_losses,
 )
+from pgtop_tune.changes.ports import BeforeRestart, nothing_before
 from pgtop_tune.changes.selection import of_set, of_sets, parameters_in_order
 from pgtop_tune.changes.server import change_set, markers, reverts, way_in
 from pgtop_tune.changes.server.claims import (
@@ -198,12 +199,15 @@ class PostgresControl:
             self._held.dismiss(set_id)
         return staying
 
-    async def revert_set(self, set_id: str, reason: str = "", *, hold: bool = False) -> tuple[ParameterChange, ...]:
+    async def revert_set(
+        self, set_id: str, reason: str = "", before_restart: BeforeRestart = nothing_before, *, hold: bool = False
+    ) -> tuple[ParameterChange, ...]:
         """Take a set back; empty when it is not in force (any more).
 
         Args:
             set_id: Id of the set in the journal.
             reason: The reason, for the journal.
+            before_restart: Not called: this control restarts nothing.
             hold: Its revert watchdog stays until `release`: the old values need a restart that is yet to come.
         """
         outcome = await self._take_back(of_set(set_id), reason, hold=hold)

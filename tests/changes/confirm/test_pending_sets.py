@@ -130,7 +130,7 @@ async def test_an_adopted_set_that_took_a_restart_is_taken_back_with_one() -> No
         def __init__(self) -> None:
             self.reverted: list[tuple[str, str]] = []
 
-        async def revert_set(self, set_id: str, why: str = "") -> RestartOutcome:
+        async def revert_set(self, set_id: str, why: str = "", **_: object) -> RestartOutcome:
             self.reverted.append((set_id, why))
             return RestartOutcome(RestartState.CAME_UP, "it is back")
 
@@ -173,7 +173,7 @@ async def test_a_server_that_is_away_is_asked_again_until_it_answers(monkeypatch
     class Away(ScriptedParameters):
         here = False
 
-        async def revert_set(self, set_id: str, why: str = "") -> tuple[ParameterChange, ...]:
+        async def revert_set(self, set_id: str, why: str = "", *_: object) -> tuple[ParameterChange, ...]:
             if not self.here:
                 raise ConnectionProblem("connection refused")
             return await super().revert_set(set_id, why)
@@ -198,7 +198,7 @@ async def test_once_its_revert_has_begun_a_set_is_not_confirmed_and_one_reverted
     tries = 0
 
     class Away(ScriptedParameters):
-        async def revert_set(self, set_id: str, why: str = "") -> tuple[ParameterChange, ...]:
+        async def revert_set(self, set_id: str, why: str = "", *_: object) -> tuple[ParameterChange, ...]:
             nonlocal tries
             tries += 1
             raise ConnectionProblem("connection refused")

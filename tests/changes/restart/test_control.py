@@ -20,7 +20,7 @@ from pgtop_tune.base.errors import ConnectionProblem, ServerProblem
 from pgtop_tune.changes.change_sets import ChangeSets, WithRestart
 from pgtop_tune.changes.confirm.pending_sets import PendingSets
 from pgtop_tune.changes.journal import journals, read
-from pgtop_tune.changes.model.change import ChangeState, Terms, WantedParameter
+from pgtop_tune.changes.model.change import ChangeState, Terms, WantedParameter, WantedSetting
 from pgtop_tune.changes.model.change_set import ChangeSet, RestartState, RestartVerdict
 from pgtop_tune.changes.model.pending_set import now_ms
 from pgtop_tune.changes.restart.control import RestartService
@@ -35,6 +35,7 @@ from tests.support.by_pg_ctl import auto_conf_of, by_pg_ctl
 from tests.support.quick_server import quick_server
 from tests.support.servers import MAJORS, Servers, conninfo
 from tests.support.undoing import revert_parameters
+from tests.support.ways import Machine
 
 TOO_MUCH: Final = (WantedParameter("shared_buffers", "900GB"), WantedParameter("max_wal_size", "2GB"))
 
@@ -210,6 +211,33 @@ async def reverted_in_time(
     await settled(control, service)
     pending.close()
     return made.set_id
+
+
+@pytest.mark.parametrize("of_journal", [False, True])
+async def test_a_pool_of_huge_pages_is_smaller_again_before_a_restart_that_would_take_it(
+    own: Throwaway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, of_journal: bool
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    machine = Machine(tmp_path / "root")
+    pools: list[str] = []
+
+    def restart() -> None:
+        pools.append(machine.value("vm.nr_hugepages"))
+        own.restart()
+
+    control = PostgresControl(place(own))
+    service = RestartService(control, restart)
+    door = WithRestart(control, service, lambda words: None, anyway=False)
+    # A set that another program has made is reverted with its restart by the door without one.
+    sets = ChangeSets(control, machine, service) if of_journal else ChangeSets(door, machine)
+    pages = WantedSetting("vm.nr_hugepages", "20")
+    made = await ChangeSets(door, machine).apply(
+        ChangeSet(parameters=(WantedParameter("max_connections", "66"),), settings=(pages,)), Terms()
+    )
+    (await sets.revert(made.set_id, with_restart=of_journal)).checked()
+    assert pools == ["20", "0"]
+    assert await asyncio.to_thread(shown, own, "max_connections") == "100"
+    await service.aclose()
 
 
 async def test_on_trial_a_second_restart_brings_the_old_values_back(own: Throwaway, tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ class ScriptedRestart:
         raise NotImplementedError
 
     async def revert_set(
-        self, set_id: str, why: str = "", progress: Callable[[str], None] = no_progress
+        self, set_id: str, why: str = "", progress: Callable[[str], None] = no_progress, *_: object
     ) -> RestartOutcome:
         raise NotImplementedError
 

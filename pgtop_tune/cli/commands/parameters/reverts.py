@@ -349,6 +349,7 @@ def _revert_on_server(
         settled = outcome.settled or _reverted_without_restart(set_id, directory)
         if not request.restart or not any(change.restart for change in settled):
             return conninfo, outcome
+        asyncio.run(halves.before_restart())
         after = {
             change.id: change for change in run_until_signalled(restart_after_reverting(conninfo, settled, directory))
         }

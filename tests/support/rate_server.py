@@ -116,7 +116,7 @@ class SimulatedServer:
     def run(self, step: SearchStep) -> StepOutcome:
         """Make one run of a search."""
         probe = step.kind is StepKind.PROBE
-        longest = LOOKS_S[-1] if probe else self.confirm_s * step.times
+        longest = LOOKS_S[-1] if probe else self.confirm_s
         start = self.at_s % (self._capacity.size // _PART - longest - SETTLE_S)
         part = self._capacity[start * _PART : (start + longest + SETTLE_S) * _PART]
         seconds = queue(step.rate, part, self._draw).seconds(longest + SETTLE_S, LIMIT.limit / 1000.0)[SETTLE_S:]

@@ -34,8 +34,6 @@ _TERM: Final = re.compile(
 )
 _EXAMPLE: Final = "write for example 'p99 < 20ms', 'p95 of new-order < 1s' or 'mean < 5ms and failed < 0.1%'"
 _FEWEST_DEGREES: Final = 5
-_FEW_SECONDS: Final = 0.05
-"""Share of the seconds of a run that is a few of them."""
 _APART: Final = 3.0
 """Late transactions that come together, on average: they are late for the same reason."""
 
@@ -171,7 +169,6 @@ class Judged(Struct, frozen=True):
         degrees: Degrees of freedom of the error.
         allowed: The value that it is held against.
         is_time: Whether these are milliseconds, and no shares.
-        in_bursts: Whether few seconds hold most of the late or failed transactions.
     """
 
     value: float | None
@@ -179,7 +176,6 @@ class Judged(Struct, frozen=True):
     degrees: int
     allowed: float
     is_time: bool = False
-    in_bursts: bool = False
 
     def standing(self, chance: float) -> Standing:
         """Return whether the limit holds for certain, does not, or neither; each is wrong in this share at most."""
@@ -223,15 +219,7 @@ def judged_by(limit: ObjectiveLimit, seconds: Sequence[Excess]) -> Judged:
     least = limit.spread / total
     degrees = max(_FEWEST_DEGREES, 2 * min(8, len(seconds) // 30))
     error = math.sqrt(max(variance_of_value, least)) if len(seconds) >= FEWEST_AFTER else 0.0
-    worst = sorted((second.amount for second in seconds), reverse=True)[: math.ceil(_FEW_SECONDS * len(seconds))]
-    return Judged(
-        value=value,
-        error=error,
-        degrees=degrees,
-        allowed=limit.allowed,
-        is_time=limit.figure == "mean",
-        in_bursts=math.fsum(worst) > value * total / 2.0,
-    )
+    return Judged(value=value, error=error, degrees=degrees, allowed=limit.allowed, is_time=limit.figure == "mean")
 
 
 def together(standings: Iterable[Standing]) -> Standing:

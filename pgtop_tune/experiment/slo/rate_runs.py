@@ -188,9 +188,9 @@ class RateRuns:
         self._before = before
         self._take_record = take_record
 
-    def seconds(self, kind: StepKind, times: int = 1) -> int:
+    def seconds(self, kind: StepKind) -> int:
         """Return the longest time of a run."""
-        counted_s = {StepKind.PROBE: LOOKS_S[-1], StepKind.CURVE: CURVE_S}.get(kind, self._confirm_s * times)
+        counted_s = {StepKind.PROBE: LOOKS_S[-1], StepKind.CURVE: CURVE_S}.get(kind, self._confirm_s)
         return counted_s + SETTLE_S + 2
 
     async def closed(self, seconds: int) -> float:
@@ -213,9 +213,7 @@ class RateRuns:
         """
         guard = ProbeGuard(self._limits, step.kind)
         self.bottlenecks.take()
-        spec = replace(
-            self._cell.spec, rate_per_s=step.rate, clients=step.clients, duration_s=self.seconds(step.kind, step.times)
-        )
+        spec = replace(self._cell.spec, rate_per_s=step.rate, clients=step.clients, duration_s=self.seconds(step.kind))
         result = await self._measure(spec, guard)
         frames = self._keeper.frames
         number = max((frame.bench.run.run for frame in frames if not isinstance(frame.bench, Unavailable)), default=0)

@@ -118,7 +118,7 @@ def _first_line(end: SearchEnd, subject: SearchSubject) -> str:
             f"{subject.objective}: {rate_words(end.low)} per second hold it, and no higher rate was found to break it"
         )
     how = (
-        f"confirmed by {CONFIRMATIONS} runs of {duration(subject.confirm_s)} at each end"
+        f"confirmed by {CONFIRMATIONS} runs of up to {duration(subject.confirm_s)} at each end"
         if end.ending is RateEnding.CONFIRMED
         else "not confirmed"
     )
@@ -276,14 +276,12 @@ def expected_s(search: RateSearch, seconds: dict[StepKind, int], threads: int) -
     made_s = [outcome.seconds for outcome in search.outcomes if outcome.step.kind is StepKind.PROBE]
     probe_s = max(_PROBE_S, fmean(made_s)) if made_s else _PROBE_S + _BLOCK_LINES * threads / search.plan.start
     expected = {
-        StepKind.PROBE: (max(8 - counts[StepKind.PROBE], 1), probe_s),
-        StepKind.LOWER: (CONFIRMATIONS - counts[StepKind.LOWER], math.inf),
-        StepKind.UPPER: (CONFIRMATIONS - counts[StepKind.UPPER], probe_s),
-        StepKind.CURVE: (len(search.plan.shares) - counts[StepKind.CURVE], math.inf),
+        StepKind.PROBE: (max(8 - counts[StepKind.PROBE], 1), min(probe_s, seconds[StepKind.PROBE])),
+        StepKind.LOWER: (CONFIRMATIONS - counts[StepKind.LOWER], seconds[StepKind.LOWER]),
+        StepKind.UPPER: (CONFIRMATIONS - counts[StepKind.UPPER], min(probe_s, seconds[StepKind.UPPER])),
+        StepKind.CURVE: (len(search.plan.shares) - counts[StepKind.CURVE], seconds[StepKind.CURVE]),
     }
-    return math.fsum(
-        max(runs, 0) * (min(run_s, seconds[kind]) + _BETWEEN_S) for kind, (runs, run_s) in expected.items()
-    )
+    return math.fsum(max(runs, 0) * (run_s + _BETWEEN_S) for kind, (runs, run_s) in expected.items())
 
 
 def so_far_words(subject: SearchSubject, search: RateSearch | None) -> str:

@@ -4,8 +4,8 @@ The rate is doubled until the objective breaks (or halved until it holds), then 
 logarithm. A probe ends as soon as its interval says whether the objective holds, and is unclear after its last look;
 then both sides of the unclear rates are narrowed. Three fresh runs at the lower end of what is left must all hold the
 objective, and three at the upper end must break it. A run that contradicts its end moves it outwards by half a step,
-and so do three that are on its side only just. Where bursts left a probe unclear, these runs are twice as long: bursts
-may be rare. Only these runs are the result: a probe may be wrong more often.
+and so do three that are on its side only just. Only these runs are the
+result: a probe may be wrong more often.
 
 A breaking run whose clients were all at work says nothing of the server until twice as many clients do no better.
 """
@@ -37,7 +37,6 @@ _MOST_PROBES: Final = 24
 _SPARE: Final = 1.2
 """Transactions of a probe that shall tell, per transaction needed."""
 _MOVE: Final = STEP / 2.0
-_LONGER: Final = 2
 _CLEAR: Final = 0.9
 """Confidence with which the runs that confirm an end are on its side together."""
 _MOST_MOVES: Final = 8
@@ -88,13 +87,11 @@ class SearchStep(Struct, frozen=True):
 
     Attributes:
         kind: What it is for: a probe ends by its looks, any other has a fixed length.
-        times: Length of a run that confirms, in usual ones.
     """
 
     kind: StepKind
     rate: float
     clients: int
-    times: int = 1
 
 
 class StepOutcome(Struct, frozen=True, kw_only=True):
@@ -338,7 +335,7 @@ class RateSearch(Struct):
                 return SearchEnd(RateEnding.UNCONFIRMED, low, high, reason)
             confirming = [(outcome.step.kind, outcome.step.rate) for outcome in self.outcomes]
             if confirming.count((kind, rate)) < CONFIRMATIONS:
-                return SearchStep(kind, rate, clients, _LONGER if self._has_bursts() else 1)
+                return SearchStep(kind, rate, clients)
         ends = [self._candidate(kind, step)[0] for kind, step in ((StepKind.LOWER, -_MOVE), (StepKind.UPPER, _MOVE))]
         assert ends[0] is not None
         curve_rates = {outcome.step.rate for outcome in self.outcomes if outcome.step.kind is StepKind.CURVE}
@@ -346,11 +343,6 @@ class RateSearch(Struct):
             if (rate := share * ends[0]) not in curve_rates:
                 return SearchStep(StepKind.CURVE, rate, clients)
         return SearchEnd(RateEnding.CONFIRMED, ends[0], ends[1])
-
-    def _has_bursts(self) -> bool:
-        """Return whether bursts of late transactions left a probe unclear."""
-        unclear = [outcome for outcome in self.outcomes if outcome.standing is Standing.UNCLEAR]
-        return any(judged.in_bursts for outcome in unclear for judged in outcome.judged)
 
     def _candidate(self, kind: StepKind, step: float) -> tuple[float | None, int]:
         """Return the rate to confirm at one end, and by how many steps it has moved."""

@@ -273,7 +273,7 @@ class SearchRun:
         if isinstance(search.next(), SearchStep):
             await self._check_server(log)
         while isinstance(step := search.next(), SearchStep):
-            longest_s = self._runs.seconds(step.kind, step.times)
+            longest_s = self._runs.seconds(step.kind)
             if self._until_s is not None and time.monotonic() + longest_s > self._until_s:
                 low, high = search.ends()
                 return SearchEnd(RateEnding.UNCONFIRMED, low, high, _BUDGET)

@@ -140,22 +140,6 @@ def test_a_run_ends_once_it_is_certain_but_one_at_the_lower_end_holds_for_its_wh
     assert endings(StepKind.CURVE) == [None, None, None]
 
 
-def test_runs_that_confirm_are_longer_where_bursts_left_a_probe_unclear() -> None:
-    def lengths(in_bursts: bool) -> set[int]:
-        judged = Judged(value=0.01, error=0.01, degrees=10, allowed=0.01, in_bursts=in_bursts)
-
-        def answer(step: SearchStep, number: int) -> StepOutcome:
-            if step.kind is StepKind.PROBE and 650 < step.rate < 760:
-                return StepOutcome(step=step, standing=Standing.UNCLEAR, judged=(judged,))
-            return limit_at(700.0)(step, number)
-
-        confirming = (StepKind.LOWER, StepKind.UPPER)
-        return {outcome.step.times for outcome in searched(answer)[0].outcomes if outcome.step.kind in confirming}
-
-    assert lengths(in_bursts=True) == {2}
-    assert lengths(in_bursts=False) == {1}
-
-
 def test_clients_are_doubled_until_they_do_not_help() -> None:
     def answer(step: SearchStep, _: int) -> StepOutcome:
         # Each client does 100 per second, the server 900.

@@ -34,7 +34,7 @@ from pgtop_tune.process.attempts import AGAIN
 STOP_GRACE_S: Final = 3.0
 """For pgbench to end in order: transactions under way are finished, log and report are written."""
 _SIGNALLED: Final = 128
-"""A higher status of `Running.follow` is that of a program that a signal ended."""
+"""`Running.follow` returns more where a signal ended the program."""
 _PATIENCE_S: Final = 3.0
 """The longest wait for the progress line of a group; one that comes later counts in the next second."""
 

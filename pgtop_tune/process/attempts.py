@@ -10,8 +10,8 @@ name. With `--wait USR1`, the first attempt waits for that signal.
 On stderr, READY says that it waits, AGAIN (on stdout, too) follows the output of a failed attempt, and "NUMBER PID
 LONGEST_S" tells of an attempt that still runs after `STAYS_S`, and of the last one: its number, its process, and the
 longest time between the begins of two attempts. These lines begin with the value of the variable TOKEN, which the
-program does not get: words of a server, which it passes on, do not begin so. The exit status is that of the last
-program, 128 + n where signal n ended it. SIGALRM and SIGINT reach the program by the process group, and end the
+program does not get: a server that makes it print such a line does not know the value. The exit status is that of the
+last program, 128 + n where signal n ended it. SIGALRM and SIGINT reach the program by the process group, and end the
 attempts.
 """
 

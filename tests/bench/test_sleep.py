@@ -55,26 +55,22 @@ async def check(load: Watch, file: Path, script: str, rate: float | None = None)
     assert sum(second.sum_us for second in load.latencies) >= TRANSACTIONS * SLEEP_US
 
 
-@pytest.mark.parametrize("place", SCRIPTS)
+WITH_A_RATE = 20.0
+
+
+@pytest.mark.parametrize(
+    ("place", "rate"), [*((place, None) for place in SCRIPTS), ("first", WITH_A_RATE), ("last", WITH_A_RATE)]
+)
 async def test_a_sleep_is_part_of_the_latency_and_an_objective_refuses_it(
     tables: LoadEndpoint,
     watch: Callable[..., Watch],
     pgbench: Pgbench,
     tmp_path_factory: pytest.TempPathFactory,
     place: str,
+    rate: float | None,
 ) -> None:
-    await check(watch(tables, pgbench), tmp_path_factory.mktemp("script") / "sleeps.sql", SCRIPTS[place])
-
-
-@pytest.mark.parametrize("place", ["first", "last"])
-async def test_with_a_rate_as_well(
-    tables: LoadEndpoint,
-    watch: Callable[..., Watch],
-    pgbench: Pgbench,
-    tmp_path_factory: pytest.TempPathFactory,
-    place: str,
-) -> None:
-    await check(watch(tables, pgbench), tmp_path_factory.mktemp("script") / "sleeps.sql", SCRIPTS[place], rate=20.0)
+    file = tmp_path_factory.mktemp("script") / "sleeps.sql"
+    await check(watch(tables, pgbench), file, SCRIPTS[place], rate=rate)
 
 
 @pytest.mark.long

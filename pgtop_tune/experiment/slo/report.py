@@ -275,8 +275,9 @@ def expected_s(search: RateSearch, seconds: dict[StepKind, int], threads: int) -
     counts = Counter(outcome.step.kind for outcome in search.outcomes)
     made_s = [outcome.seconds for outcome in search.outcomes if outcome.step.kind is StepKind.PROBE]
     probe_s = max(_PROBE_S, fmean(made_s)) if made_s else _PROBE_S + _BLOCK_LINES * threads / search.plan.start
+    fewest = 0 if counts[StepKind.LOWER] else 1
     expected = {
-        StepKind.PROBE: (max(8 - counts[StepKind.PROBE], 1), min(probe_s, seconds[StepKind.PROBE])),
+        StepKind.PROBE: (max(8 - counts[StepKind.PROBE], fewest), min(probe_s, seconds[StepKind.PROBE])),
         StepKind.LOWER: (CONFIRMATIONS - counts[StepKind.LOWER], seconds[StepKind.LOWER]),
         StepKind.UPPER: (CONFIRMATIONS - counts[StepKind.UPPER], min(probe_s, seconds[StepKind.UPPER])),
         StepKind.CURVE: (len(search.plan.shares) - counts[StepKind.CURVE], seconds[StepKind.CURVE]),

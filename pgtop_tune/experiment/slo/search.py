@@ -4,8 +4,7 @@ The rate is doubled until the objective breaks (or halved until it holds), then 
 logarithm. A probe ends as soon as its interval says whether the objective holds, and is unclear after its last look;
 then both sides of the unclear rates are narrowed. Three fresh runs at the lower end of what is left must all hold the
 objective, and three at the upper end must break it. A run that contradicts its end moves it outwards by half a step,
-and so do three that are on its side only just. Only these runs are the
-result: a probe may be wrong more often.
+and so do three that are on its side only just. Only these runs are the result: a probe may be wrong more often.
 
 A breaking run whose clients were all at work says nothing of the server until twice as many clients do no better.
 """

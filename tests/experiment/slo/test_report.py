@@ -112,3 +112,9 @@ def test_a_slow_load_takes_longer_by_the_time_that_its_log_waits_and_known_probe
     assert slowest - usual == pytest.approx(11 * (165.0 - 30.0))
     planned[11.0].tell(replace(outcome(11.0, 4.0), seconds=80))
     assert expected_s(planned[11.0], seconds, 2) - usual == pytest.approx(10 * 50.0 - 33.0)
+    for _ in range(8):
+        planned[1000.0].tell(outcome(1000.0, 4.0))
+    before = expected_s(planned[1000.0], seconds, 2)
+    planned[1000.0].tell(outcome(1000.0, 4.0, StepKind.LOWER))
+    # Once ends are confirmed, no probe follows.
+    assert before - expected_s(planned[1000.0], seconds, 2) == pytest.approx(168.0 + 33.0)

@@ -70,12 +70,12 @@ async def test_everybody_stands_below_the_one_he_waits_for(queue: Queue, watch: 
             rf"^ {queue.root} postgres idle in transaction for .* blocks 4: UPDATE queue SET n",
             r"^ PID +waits state +object +query",
             rf"^ {queue.root} +idle tx +- +UPDATE queue",
-            rf"^ > {queue.first} +[\d.]+ active +queue row \(0,1\), xid.* UPDATE queue",
-            rf"^   > {queue.second} +[\d.]+ active +queue row \(0,1\) +UPDATE queue",
-            rf"^   > {queue.third} +[\d.]+ active +queue row \(0,1\) +UPDATE queue",
-            rf"^     > {queue.last} +[\d.]+ active +queue row \(0,2\), xid.* UPDATE queue",
+            rf"^ > {queue.first} +\S+ active +queue row \(0,1\), xid.* UPDATE queue",
+            rf"^   > {queue.second} +\S+ active +queue row \(0,1\) +UPDATE queue",
+            rf"^   > {queue.third} +\S+ active +queue row \(0,1\) +UPDATE queue",
+            rf"^     > {queue.last} +\S+ active +queue row \(0,2\), xid.* UPDATE queue",
             rf"^ {queue.other_root} +idle tx +- +LOCK TABLE other",
-            rf"^ > {queue.reader} +[\d.]+ active +other +SELECT \* FROM other",
+            rf"^ > {queue.reader} +\S+ active +other +SELECT \* FROM other",
         )
         await screen.resize(WIDE)
         await screen.shows(
@@ -106,26 +106,24 @@ async def test_a_waiter_opened_says_what_it_waits_for_and_who_has_it(queue: Queu
 async def test_who_is_blocked_is_told_on_dashboard_sessions_and_waits(
     queue: Queue, watch: Watch, size: tuple[int, int]
 ) -> None:
-    waiting = (
-        rf"^ +{queue.first} .* active +Lock:transactionid ",
-        rf"^ +{queue.second} .* active +Lock:tuple ",
-        rf"^ +{queue.reader} .* active +Lock:relation ",
-    )
     async with watch(queue.where, size) as screen:
         await screen.shows(
             r"^ Lock:t\w+ +[\d.]+ .*Lock:t\w+ +[\d.]+ .*Lock:relation +[\d.]+",
             rf"^─ sessions \d+/100 · active 5 · (idle in tx 2 · )?blocked 5 \(root {queue.root}(, 1 more)?\)",
-            # Those that hold up the others stand first.
+            # Who holds up most others stands first.
             rf"^ +{queue.root} .* idle tx +Client:ClientRead ",
-            *([] if size is NARROW else waiting),
+            *([] if size is NARROW else [rf"^ +>{queue.first} .* active +Lock:transactionid "]),
         )
         await screen.turn_to("sessions")
-        blockers = (" +", " +", " +") if size is NARROW else (rf".*{queue.root} ", rf".*{queue.first} ", r".*\+1 ")
+        blockers = ["", "", ""] if size is NARROW else [rf".*{queue.root} ", rf".*{queue.first} ", r".*\+1 "]
         await screen.shows(
+            rf"^ +{queue.root} .* idle tx +Client:ClientRead",
+            rf"^ +>{queue.first} .* active +Lock:transactionid{blockers[0]}",
+            rf"^ +>{queue.second} .* active +Lock:tuple{blockers[1]}",
+            rf"^ +>{queue.third} .* active +Lock:tuple{blockers[2]}",
+            rf"^ +>{queue.last} .* active +Lock:transactionid",
             rf"^ +{queue.other_root} .* idle tx +Client:ClientRead",
-            rf"^ +{queue.first} .* active +Lock:transactionid{blockers[0]}",
-            rf"^ +{queue.second} .* active +Lock:tuple{blockers[1]}",
-            rf"^ +{queue.third} .* active +Lock:tuple{blockers[2]}",
+            rf"^ +>{queue.reader} .* active +Lock:relation",
         )
         await screen.turn_to("waits")
         long = r"^ Lock:\w+ +(?:1\.[89]\d|2|2\.00) +40 "

@@ -72,10 +72,10 @@ async def test_what_is_left_over_is_named_on_the_pages_it_concerns(left_over: Le
                 r"^ waiting 1 · roots 1 ",
                 r"^ prepared transaction 'pay ''now''' blocks 1",
                 r"^ prepared +prepared +- .*prepared transaction",
-                rf"^ > {left_over.waiter} +[\d.]+ active +kept row \(0,1\), xid .*UPDATE kept",
+                rf"^ > {left_over.waiter} +\S+ active +kept row \(0,1\), xid .*UPDATE kept",
             )
             await screen.turn_to("repl", "horizon")
-            place = r" +[\d.]+ postgres@postgres " if size is WIDE else ""
+            place = r" +\S+ postgres@postgres " if size is WIDE else ""
             await screen.shows(
                 r"^ senders 0 · slots 0",
                 rf"^ {left_over.writer} +idle in transaction +2\d{place} +UPDATE kept SET n = 1",
@@ -88,7 +88,7 @@ async def test_what_is_left_over_is_named_on_the_pages_it_concerns(left_over: Le
                     rf"vacuum held back 2\d transactions by session {left_over.writer}, idle in transaction *$"
                 )
             await screen.turn_to("repl", "prepared")
-            await screen.shows(r"^ pay 'now' +[\d.]+ +2\d postgres +postgres ")
+            await screen.shows(r"^ pay 'now' +\S+ +2\d postgres +postgres ")
             await screen.turn_to("tables", "temp-files")
             await screen.shows(rf"^ +{left_over.sorter} +\d+ +[\d.]+ MB")
             await screen.turn_to("locks")

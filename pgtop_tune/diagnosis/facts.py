@@ -175,8 +175,8 @@ class Facts:
 
     @cached_property
     def latency_ms(self) -> float:
-        """Return L; without X the ms of all sessions in a second; 0 where it is not known."""
-        return self.budget.total_ms if self.budget else 0.0
+        """Return L without a schedule lag; without X the ms of all sessions in a second; 0 where it is not known."""
+        return self.budget.begun_ms if self.budget else 0.0
 
     @cached_property
     def tps(self) -> float:

@@ -15,7 +15,7 @@ from pgtop_tune.diagnosis.facts import FULL, THINK, WINDOW_S, Facts
 from pgtop_tune.diagnosis.finding import Confidence, Finding, FindingKind
 from pgtop_tune.diagnosis.rule import Hit, culprit_of, explain, forms, page, plural, short_sentence
 from pgtop_tune.metrics import host, sections
-from pgtop_tune.metrics.budget import OTHER
+from pgtop_tune.metrics.budget import OTHER, SCHEDULE_LAG
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.waits import CPU, QUEUE
 
@@ -43,7 +43,7 @@ _GROUPS: Final[dict[str, tuple[str, ...]]] = {
     "client": (THINK,),
 }
 """Waits of the budget that have a name of their own."""
-_SAID: Final = tuple(name.lower() for name in (*chain.from_iterable(_GROUPS.values()), CPU, QUEUE, OTHER))
+_SAID: Final = tuple(name.lower() for name in (*chain.from_iterable(_GROUPS.values()), CPU, QUEUE, OTHER, SCHEDULE_LAG))
 _ALL_OF: Final = tuple(name[:-1] for name in _SAID if name.endswith("*"))
 
 
@@ -145,8 +145,10 @@ def _sentence(facts: Facts, settling: str | None) -> Hit:
 
 def _named_largest(facts: Facts, sentence: str, parts: tuple[tuple[str, str], ...]) -> Hit:
     """Return the sentence with the statement that most sessions run in the largest wait."""
-    wait = max(facts.budget.parts, key=lambda part: part.ms).label.lower() if facts.budget else ""
-    statement = facts.statement(wait) if wait and wait != THINK else None
+    wait = THINK
+    if facts.budget:
+        wait = max(facts.budget.parts, key=lambda part: part.ms * (part.label != SCHEDULE_LAG)).label.lower()
+    statement = facts.statement(wait) if wait != THINK else None
     if statement is None:
         return Hit(sentence=sentence, evidence=parts)
     by = f": {statement.words}"

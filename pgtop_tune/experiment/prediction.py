@@ -226,28 +226,28 @@ def predict(
     ]
     if bounded is None and len(alike) < _FEWEST_TRIALS:
         return None
-    base = bounded or Prediction(most=None, removable_ms=0.0, of_ms=budget.total_ms)
+    base = bounded or Prediction(most=None, removable_ms=0.0, of_ms=budget.begun_ms)
     if len(alike) < _FEWEST_TRIALS:
         return base
     return replace(base, likely=median(alike), likely_low=min(alike), likely_high=max(alike), trials=len(alike))
 
 
 def _bound(interval: Interval, budget: LatencyBudget, names: Sequence[str]) -> Prediction | None:
-    reach, own_reach = reach_of(names), own_reach_of(names)
-    if reach is None or own_reach is None or budget.total_ms <= 0.0:
+    reach, own_reach, of_ms = reach_of(names), own_reach_of(names), budget.begun_ms
+    if reach is None or own_reach is None or of_ms <= 0.0:
         return None
     parts = tuple((part.label, part.ms) for part in budget.parts)
     waits = tuple((label, ms) for label, ms in parts if reached(label, own_reach))
     held_waits = tuple((label, ms) for label, ms in parts if reached(label, HELD) and not reached(label, own_reach))
     # Waits for other sessions get shorter only where those sessions get quicker.
-    if sum(ms for _, ms in waits) >= _FELT * (budget.total_ms - sum(ms for _, ms in held_waits)):
+    if sum(ms for _, ms in waits) >= _FELT * (of_ms - sum(ms for _, ms in held_waits)):
         waits = tuple(part for part in parts if part in waits or part in held_waits)
-    removable_ms = min(sum(ms for _, ms in waits), budget.total_ms)
-    left_ms = budget.total_ms - removable_ms
-    most, by = min(budget.total_ms / left_ms - 1.0 if left_ms > 0.0 else _MOST, _MOST), ""
+    removable_ms = min(sum(ms for _, ms in waits), of_ms)
+    left_ms = of_ms - removable_ms
+    most, by = min(of_ms / left_ms - 1.0 if left_ms > 0.0 else _MOST, _MOST), ""
     if (cap := lowest_cap(interval, budget, reach)) is not None and cap.most < most:
         most, by = cap.most, cap.condition
-    return Prediction(most=most, removable_ms=removable_ms, of_ms=budget.total_ms, waits=waits, by=by)
+    return Prediction(most=most, removable_ms=removable_ms, of_ms=of_ms, waits=waits, by=by)
 
 
 def inside(trial: Trial) -> bool | None:

@@ -5,11 +5,12 @@ With a load of ours the total is the client's own mean latency L (pgbench), at X
     wait W       mean sessions of the load in W, ÷ X (Little's law)
     CPU          mean sessions of the load on a CPU, ÷ X
     CPU queue    mean sessions of the load that were ready to run and had no CPU, ÷ X
+    schedule lag mean time that a transaction of a load with a rate began late, which pgbench counts as a part of L
     Client:think mean sessions that wait for their client, ÷ X, at most what the parts above leave of L
     other        what is left of L
 
-The sessions are those of `active_sessions`, as on every page. If waits, CPU and queue together exceed L (they overlap:
-reading a file costs CPU as well), all of them are scaled down by the same factor, and think time and other are 0.
+The sessions are those of `active_sessions`, as on every page. If waits, CPU and queue together exceed L without the lag
+(they overlap: reading a file costs CPU as well), all are scaled down by one factor, and think time and other are 0.
 Without a load the parts are those of all client backends, ÷ the server's TPS, and the total is their sum. There is no
 budget while nearly all of them wait for one transaction (`standstill`): transactions that end then have not waited.
 Server processes and intended sleeps are no part, because no transaction waits for them. A load has no budget before its
@@ -28,9 +29,18 @@ from pgtop_tune.metrics.active_sessions import CLIENT_BACKEND, WAITS_WINDOW_S, S
 from pgtop_tune.metrics.blockers import blocking, longest_blocked_s
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.connections import WORKING
-from pgtop_tune.metrics.load import CLIENT_LATENCY, CLIENT_TPS, SHORTEST_S, running, stalled_within, work_window_s
+from pgtop_tune.metrics.load import (
+    CLIENT_LATENCY,
+    CLIENT_TPS,
+    SHORTEST_S,
+    running,
+    schedule_lag_ms,
+    stalled_within,
+    work_window_s,
+)
 from pgtop_tune.metrics.server import TPS, why_uncounted
 from pgtop_tune.metrics.waits import WaitShare, label_of, wait_profile
+from pgtop_tune.model.bench import BenchRun
 from pgtop_tune.model.postgres import Activity, Backend
 from pgtop_tune.model.waits import BETWEEN, CLIENT, TURN, WaitCount
 
@@ -106,6 +116,7 @@ def _is_old(root: Backend, now_ms: int) -> bool:
 
 BUDGET_WINDOW_S: Final = WAITS_WINDOW_S
 OTHER: Final = "other"
+SCHEDULE_LAG: Final = "schedule lag"
 CLIENT_THINKS: Final = label_of(CLIENT, TURN)
 
 
@@ -122,6 +133,7 @@ class LatencyBudget(Struct, frozen=True):
 
     Attributes:
         total_ms: The client's mean latency; the sum of the parts when no client of ours measures.
+        begun_ms: The same without the lag, which the other parts cause.
         tps: Transactions per second the parts were divided by; 0 where they are not known (`session_time`).
         parts: Largest first; with a measured latency they add up to it, the last being "other".
         measured: Whether `total_ms` is the client's own.
@@ -132,6 +144,7 @@ class LatencyBudget(Struct, frozen=True):
     """
 
     total_ms: float
+    begun_ms: float
     tps: float
     parts: tuple[BudgetPart, ...]
     measured: bool
@@ -149,61 +162,68 @@ class LatencyBudget(Struct, frozen=True):
 
 def latency_budget(interval: Interval, window_s: float = BUDGET_WINDOW_S) -> LatencyBudget | None:
     """Return the latency budget; None without throughput or samples, and for a load that begins or stood still."""
-    if running(interval) is not None:
+    if (run := running(interval)) is not None:
         worked_s = work_window_s(interval, window_s)
-        return None if worked_s is None or stalled_within(interval, worked_s) else _of_client(interval, worked_s)
+        return None if worked_s is None or stalled_within(interval, worked_s) else _of_client(interval, run, worked_s)
     if interval.once(standstill) is not None:
         return None
     server_tps = TPS(interval.over(window_s))
     profile = wait_profile(interval, window_s, included=_in_transaction)
     if not server_tps or not profile:
         return None
-    parts = tuple(_part(wait, server_tps) for wait in profile)
-    return LatencyBudget(
-        total_ms=sum(part.ms for part in parts), tps=server_tps, parts=parts, measured=False, window_s=window_s,
-        counts=_in_transaction,
-    )  # fmt: skip
+    return _of_sessions(profile, server_tps, window_s)
 
 
 def session_time(interval: Interval) -> LatencyBudget | None:
     """Return the parts of the sessions' time, ms per second; None where the server counts its transactions."""
     if running(interval) is not None or not interval.once(why_uncounted):
         return None
-    parts = tuple(_part(wait, 1.0) for wait in wait_profile(interval, BUDGET_WINDOW_S, included=_in_transaction))
-    if not parts:
-        return None
+    profile = wait_profile(interval, BUDGET_WINDOW_S, included=_in_transaction)
+    return _of_sessions(profile, 0.0, BUDGET_WINDOW_S) if profile else None
+
+
+def _of_sessions(profile: list[WaitShare], tps: float, window_s: float) -> LatencyBudget:
+    parts = tuple(_part(wait, tps or 1.0) for wait in profile)
+    total_ms = sum(part.ms for part in parts)
     return LatencyBudget(
-        total_ms=sum(part.ms for part in parts), tps=0.0, parts=parts, measured=False, window_s=BUDGET_WINDOW_S,
+        total_ms=total_ms, begun_ms=total_ms, tps=tps, parts=parts, measured=False, window_s=window_s,
         counts=_in_transaction,
     )  # fmt: skip
 
 
-def _of_client(interval: Interval, window_s: float) -> LatencyBudget | None:
+def _of_client(interval: Interval, run: BenchRun, window_s: float) -> LatencyBudget | None:
     latency_ms, tps = CLIENT_LATENCY.mean(interval, window_s), CLIENT_TPS.mean(interval, window_s)
     if not latency_ms or not tps:
         return None
+    lag_ms = schedule_lag_ms(interval, run, window_s) or 0.0
     for counts in (_of_load, _in_transaction):
         if profile := wait_profile(interval, window_s, included=counts):
-            return _measured(profile, latency_ms, tps, window_s, counts)
+            return _measured(profile, latency_ms, lag_ms, tps, window_s, counts)
     return None
 
 
 def _measured(
-    profile: list[WaitShare], latency_ms: float, tps: float, window_s: float, counts: Callable[[WaitCount], bool]
+    profile: list[WaitShare],
+    latency_ms: float,
+    lag_ms: float,
+    tps: float,
+    window_s: float,
+    counts: Callable[[WaitCount], bool],
 ) -> LatencyBudget:
+    begun_ms = latency_ms - lag_ms
     turn_ms = sum(_part(wait, tps).ms for wait in profile if wait.label == CLIENT_THINKS)
     parts = [_part(wait, tps) for wait in profile if wait.label != CLIENT_THINKS]
     explained_ms = sum(part.ms for part in parts)
-    scale = min(1.0, latency_ms / explained_ms) if explained_ms else 1.0
+    scale = min(1.0, begun_ms / explained_ms) if explained_ms else 1.0
     parts = [BudgetPart(part.label, part.wait_event_type, part.ms * scale) for part in parts]
-    room_ms = max(latency_ms - explained_ms, 0.0)
+    room_ms = max(begun_ms - explained_ms, 0.0)
     turn_scale = min(1.0, room_ms / turn_ms) if turn_ms else 1.0
-    parts.append(BudgetPart(CLIENT_THINKS, CLIENT, turn_ms * turn_scale))
+    parts += [BudgetPart(CLIENT_THINKS, CLIENT, turn_ms * turn_scale), BudgetPart(SCHEDULE_LAG, OTHER, lag_ms)]
     parts = sorted((part for part in parts if part.ms > 0.0), key=lambda part: (-part.ms, part.label))
     parts.append(BudgetPart(OTHER, OTHER, max(room_ms - turn_ms, 0.0)))
     return LatencyBudget(
-        total_ms=latency_ms, tps=tps, parts=tuple(parts), measured=True, window_s=window_s, counts=counts,
-        scale=scale, turn_scale=turn_scale,
+        total_ms=latency_ms, begun_ms=begun_ms, tps=tps, parts=tuple(parts), measured=True, window_s=window_s,
+        counts=counts, scale=scale, turn_scale=turn_scale,
     )  # fmt: skip
 
 

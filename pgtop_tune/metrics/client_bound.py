@@ -23,7 +23,7 @@ from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.active_sessions import sessions
 from pgtop_tune.metrics.catalogue import Interval, share
 from pgtop_tune.metrics.host_values import busy_ticks, ticks_share
-from pgtop_tune.metrics.load import running, work_window_s
+from pgtop_tune.metrics.load import running, schedule_lag_ms, work_window_s
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import BenchRun
 from pgtop_tune.model.host import HostFacts, ProcessSample, ThreadCounters
@@ -67,7 +67,7 @@ def generator_load(interval: Interval, run: BenchRun, window_s: float = WINDOW_S
         busiest_cpu=max(cpu_shares, default=None),
         busiest_demand=max(map(sum, demands), default=None) if delays else None,
         client_turn=_client_turn(interval, run, window_s),
-        lag_ms=_lag(interval, run, window_s),
+        lag_ms=schedule_lag_ms(interval, run, window_s),
         machine_busy=ticks_share(looks[-1].total, looks[0].total, busy_ticks) if len(looks) > 1 else None,
         beside=bool(threads) and facts is not None and not facts.is_of_server,
         bound=False,
@@ -175,18 +175,6 @@ def _client_turn(interval: Interval, run: BenchRun, window_s: float) -> float | 
     ]
     turn = sum(one.mean for one in rows if one.kind.wait_event_type == CLIENT)
     return share(turn, sum(one.mean for one in rows))
-
-
-def _lag(interval: Interval, run: BenchRun, window_s: float) -> float | None:
-    lines = [
-        line
-        for sample in interval.recent(sections.bench, window_s)
-        if sample.run.run == run.run
-        for line in sample.progress
-        if line.lag_ms is not None
-    ]
-    weight = sum(line.tps for line in lines)
-    return sum((line.lag_ms or 0.0) * line.tps for line in lines) / weight if weight else None
 
 
 def _host_facts(interval: Interval) -> HostFacts | None:

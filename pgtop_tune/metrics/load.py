@@ -252,6 +252,19 @@ def progress_lines(interval: Interval, window_s: float) -> list[BenchProgress]:
     return [line for sample in reversed(recent) if sample.run.run == run for line in sample.progress]
 
 
+def schedule_lag_ms(interval: Interval, run: BenchRun, window_s: float) -> float | None:
+    """Return how late transactions began, mean of the last seconds (pgbench's progress lines); None without a rate."""
+    weighed = [
+        (line.lag_ms, line.tps)
+        for sample in interval.recent(sections.bench, window_s)
+        if sample.run.run == run.run
+        for line in sample.progress
+        if line.lag_ms is not None
+    ]
+    weight = sum(tps for _, tps in weighed)
+    return sum(lag_ms * tps for lag_ms, tps in weighed) / weight if weight else None
+
+
 def running(interval: Interval) -> BenchRun | None:
     """Return the run of pgbench in the newest frame, if it is starting or running."""
     return under_way(interval.newest)

@@ -100,18 +100,6 @@ def _table() -> list[int]:
     return table[:_TABLE_US]
 
 
-def bucket_counts(latencies_us: Sequence[int]) -> Counter[int]:
-    """Count latencies by the index of their bucket.
-
-    Args:
-        latencies_us: Whole microseconds, none below 0.
-    """
-    counts: Counter[int] = Counter()
-    if latencies_us:
-        count_into(counts, latencies_us, max(latencies_us))
-    return counts
-
-
 def count_into(counts: Counter[int], latencies_us: Sequence[int], highest_us: int) -> None:
     """Add latencies to counts by bucket. Built for tens of thousands of values per second.
 

@@ -20,7 +20,6 @@ from pgtop_tune.metrics.load import QUANTILES
 from pgtop_tune.metrics.percentiles import (
     WORST_RELATIVE_ERROR,
     ascending,
-    bucket_counts,
     estimates,
     merge,
     merge_scripts,
@@ -29,6 +28,7 @@ from pgtop_tune.metrics.percentiles import (
 from pgtop_tune.metrics.run_validity import CONFIDENCE, percentile_range
 from pgtop_tune.model.bench import BenchRun, LoadSpec, RunState, ScriptChoice
 from tests.bench.conftest import Watch
+from tests.support.latencies import bucket_counts
 from tests.support.servers import NotAvailable, Servers, conninfo
 
 PER_CENTS = tuple(quantile.per_cent for quantile in QUANTILES)

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from pgtop_tune.bench.log_seconds import READ_LINES, GrowingSecond, LogLayout, SecondPart, at_least, tail_of
 from pgtop_tune.bench.transaction_log import TransactionLog
-from pgtop_tune.metrics.percentiles import WORST_RELATIVE_ERROR, bucket_counts, bucket_edges, merge, percentiles
+from pgtop_tune.metrics.percentiles import WORST_RELATIVE_ERROR, bucket_edges, merge, percentiles
 from pgtop_tune.model.bench import LatencySecond, estimate_mark
+from tests.support.latencies import bucket_counts
 
 T0 = 1_795_000_000
 LINES = 90_000

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from pgtop_tune.bench.log_seconds import LogLayout
 from pgtop_tune.bench.transaction_log import MOST_BYTES, TransactionLog
-from pgtop_tune.metrics.percentiles import ascending, bucket_counts
+from pgtop_tune.metrics.percentiles import ascending
 from pgtop_tune.model.bench import LatencySecond, ScriptLatencies
+from tests.support.latencies import bucket_counts
 
 T0 = 1_795_000_000
 

@@ -27,7 +27,7 @@ PARTS = (
     BudgetPart("other", "other", 0.1),
 )
 BUDGET = LatencyBudget(
-    total_ms=8.2, tps=1000.0, parts=PARTS, measured=True, window_s=10.0, counts=lambda kind: True
+    total_ms=8.2, begun_ms=8.2, tps=1000.0, parts=PARTS, measured=True, window_s=10.0, counts=lambda kind: True
 )  # fmt: skip
 MACHINE = [frame(0, host=full_host(0))]
 NAMES, VALUES, LOAD = ("commit_delay",), (("0", "1000"),), "tpcb-like -c 8 -M simple"
@@ -72,7 +72,7 @@ def bounded(budget: LatencyBudget, frames: list[Frame], *names: str) -> Predicti
 def test_cpus_bound_a_change_that_does_not_save_cpu_time() -> None:
     """Four CPUs, 1.9 ms of CPU in a transaction: 2,105 transactions per second at most, 2,000 are made."""
     parts = (BudgetPart("CPU", "CPU", 1.9), BudgetPart("IO:WalSync", "IO", 6.0))
-    budget = replace(BUDGET, total_ms=8.0, tps=2000.0, parts=parts)
+    budget = replace(BUDGET, total_ms=8.0, begun_ms=8.0, tps=2000.0, parts=parts)
     found = bounded(budget, MACHINE, *NAMES)
     assert (found.by, found.nothing) == ("the CPUs are saturated", False)
     assert found.most == pytest.approx(4000.0 / 1.9 / 2000.0 - 1.0)
@@ -85,7 +85,7 @@ def test_cpus_bound_a_change_that_does_not_save_cpu_time() -> None:
 def test_waits_that_go_take_their_system_calls_along(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 0.28 ms on a CPU 60 % are system calls: without the flushes, 0.11 ms at least are left for four CPUs."""
     parts = (BudgetPart("CPU", "CPU", 0.28), BudgetPart("IO:WalSync", "IO", 0.69))
-    budget = replace(BUDGET, total_ms=1.0, tps=8000.0, parts=parts)
+    budget = replace(BUDGET, total_ms=1.0, begun_ms=1.0, tps=8000.0, parts=parts)
     use = CpuUse(used=2.24, queued=0.0, system=0.6)
     monkeypatch.setattr(prediction, "cpu_of_load", lambda interval, window_s: use)
     assert bounded(budget, MACHINE, *NAMES).most == pytest.approx(1.0 / 0.31 - 1.0)
@@ -117,7 +117,7 @@ def test_measured_flushes_bound_a_change_that_saves_none() -> None:
         BudgetPart("IO:WalSync", "IO", 0.9),
         BudgetPart("IO:DataFileRead", "IO", 3.0),
     )
-    budget = replace(BUDGET, total_ms=4.3, tps=950.0, parts=parts)
+    budget = replace(BUDGET, total_ms=4.3, begun_ms=4.3, tps=950.0, parts=parts)
     found = bounded(budget, flushing(1000.0), "effective_io_concurrency")
     assert found.most == pytest.approx(1000.0 / 950.0 - 1.0)
     assert prediction_words(found) == "at most +5 %: then the WAL device reaches its measured 1000 flushes/s"
@@ -138,7 +138,7 @@ def capped(roles: tuple[str, ...] = ("data",), iops: float = 2400.0) -> list[Fra
 
 def test_a_disk_near_its_cap_bounds_a_change_that_saves_no_io() -> None:
     parts = (BudgetPart("CPU", "CPU", 2.0), BudgetPart("IO:DataFileRead", "IO", 6.0))
-    budget = replace(BUDGET, total_ms=8.0, tps=100.0, parts=parts)
+    budget = replace(BUDGET, total_ms=8.0, begun_ms=8.0, tps=100.0, parts=parts)
     found = bounded(budget, capped(), "huge_pages")
     assert found.most == pytest.approx(0.2)
     assert prediction_words(found) == "at most +20 %: then vda is at its cap of 2400 requests/s"
@@ -148,16 +148,16 @@ def test_a_disk_near_its_cap_bounds_a_change_that_saves_no_io() -> None:
 
 def test_locks_are_held_for_a_shorter_time_by_whom_a_change_makes_quicker() -> None:
     parts = (BudgetPart("IO:WalSync", "IO", 2.0), BudgetPart("Lock:transactionid", "Lock", 2.0))
-    found = bounded(replace(BUDGET, total_ms=8.0, parts=parts), [frame(0)], *NAMES)
+    found = bounded(replace(BUDGET, total_ms=8.0, begun_ms=8.0, parts=parts), [frame(0)], *NAMES)
     assert found.most == pytest.approx(1.0)
 
 
 def test_a_queue_for_the_cpus_is_no_gain_of_what_a_load_does_not_wait_for() -> None:
     parts = (BudgetPart("CPU", "CPU", 0.06), BudgetPart("CPU queue", "CPU", 0.03), BudgetPart("IO:WalSync", "IO", 1e-4))
-    found = bounded(replace(BUDGET, total_ms=0.09, parts=parts), [frame(0)], *NAMES)
+    found = bounded(replace(BUDGET, total_ms=0.09, begun_ms=0.09, parts=parts), [frame(0)], *NAMES)
     assert found.nothing
     queue = (BudgetPart("IO:WalSync", "IO", 0.5), BudgetPart("Lock:tuple", "Lock", 99.0), BudgetPart("CPU", "CPU", 0.5))
-    found = bounded(replace(BUDGET, total_ms=100.0, parts=queue), [frame(0)], *NAMES)
+    found = bounded(replace(BUDGET, total_ms=100.0, begun_ms=100.0, parts=queue), [frame(0)], *NAMES)
     assert found.removable_ms == pytest.approx(99.5), "a hundred wait for one that waits for its commit"
 
 

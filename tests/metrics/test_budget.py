@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from pgtop_tune.metrics.active_sessions import WAITS_WINDOW_S
-from pgtop_tune.metrics.budget import CLIENT_THINKS, OTHER, LatencyBudget, latency_budget
+from pgtop_tune.metrics.budget import CLIENT_THINKS, OTHER, SCHEDULE_LAG, LatencyBudget, latency_budget
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.load_cpu import cpu_of_load
 from pgtop_tune.model.absence import Reason, Unavailable
@@ -38,6 +38,7 @@ def interval(
     delay_ms: int | None = None,
     system_ticks: int = 0,
     rate_per_s: float | None = None,
+    lag_ms: float | None = None,
     load: bool = True,
 ) -> Interval:
     """Ten seconds of ten looks each; two backends of pgbench that use so many ticks and wait so long each second."""
@@ -54,7 +55,7 @@ def interval(
                 for pid in (11, 12)
             )
             host = host_sample(second, processes=ProcessSample(float(second), rows))
-        bench = bench_sample(second, progress=(BenchProgress(float(second), TPS, latency_ms, 1.0),))
+        bench = bench_sample(second, progress=(BenchProgress(float(second), TPS, latency_ms, 1.0, lag_ms=lag_ms),))
         bench = replace(bench, run=replace(bench.run, rate_per_s=rate_per_s))
         postgres = postgres_sample(second, activity=activity, waits=waits)
         frames.append(frame(second, host=host, postgres=postgres, bench=bench if load else Unavailable(Reason.NO_LOAD)))
@@ -86,6 +87,13 @@ def test_sampled_sessions_over_throughput_are_milliseconds_and_the_rest_is_other
     assert found is not None
     assert (found.measured, found.scale) == (True, 1.0)
     assert found.parts[-1].label == OTHER
+
+
+def test_what_a_transaction_began_late_is_a_part_of_its_own() -> None:
+    found = latency_budget(interval(*WAITS, latency_ms=310.0, rate_per_s=1100.0, lag_ms=300.0))
+    assert parts(found) == {SCHEDULE_LAG: 300.0, "IO:WalSync": 4.0, "CPU": 1.0, CLIENT_THINKS: 2.0, OTHER: 3.0}
+    assert found is not None
+    assert found.begun_ms == pytest.approx(10.0)
 
 
 def test_measured_cpu_and_queue_take_the_place_of_what_sampling_saw() -> None:

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 
 from pgtop_tune.metrics.load import QUANTILES
-from pgtop_tune.metrics.percentiles import ascending, bucket_counts
+from pgtop_tune.metrics.percentiles import ascending
 from pgtop_tune.metrics.run_validity import CONFIDENCE, binomial_quantile, incomplete_range, percentile_range
+from tests.support.latencies import bucket_counts
 
 PER_CENTS = tuple(quantile.per_cent for quantile in QUANTILES)
 

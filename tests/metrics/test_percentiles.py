@@ -15,6 +15,7 @@ from scipy import stats
 from pgtop_tune.metrics import percentiles as p
 from pgtop_tune.metrics.load import QUANTILES
 from pgtop_tune.model.bench import LatencySecond
+from tests.support.latencies import bucket_counts
 
 PER_CENTS = tuple(quantile.per_cent for quantile in QUANTILES)
 
@@ -25,7 +26,7 @@ QUANTILE = st.floats(0, 100)
 
 def histogram(latencies: list[int], second: int = 0) -> LatencySecond:
     return LatencySecond(
-        second, len(latencies), sum(latencies), max(latencies, default=0), p.ascending(p.bucket_counts(latencies))
+        second, len(latencies), sum(latencies), max(latencies, default=0), p.ascending(bucket_counts(latencies))
     )
 
 
@@ -46,12 +47,12 @@ def test_out_of_range_values_land_in_the_outermost_buckets() -> None:
     last = p.bucket_of(1 << 60)
     with pytest.raises(IndexError):
         p.bucket_edges(last + 1)
-    assert p.bucket_counts([0, 1 << 60]) == Counter({0: 1, last: 1})
+    assert bucket_counts([0, 1 << 60]) == Counter({0: 1, last: 1})
 
 
 @given(LATENCIES)
 def test_counting_many_agrees_with_counting_one_by_one(latencies: list[int]) -> None:
-    assert p.bucket_counts(latencies) == Counter(p.bucket_of(us) for us in latencies)
+    assert bucket_counts(latencies) == Counter(p.bucket_of(us) for us in latencies)
 
 
 @given(LATENCIES, QUANTILE)
@@ -101,7 +102,7 @@ def test_merging_does_not_depend_on_order_or_grouping(groups: list[list[int]]) -
     assert at_once == p.merge(reversed(parts))
     everything = [us for group in groups for us in group]
     assert (at_once.logged, at_once.sum_us) == (len(everything), sum(everything))
-    assert at_once.buckets == p.ascending(p.bucket_counts(everything))
+    assert at_once.buckets == p.ascending(bucket_counts(everything))
 
 
 def test_one_value_is_every_percentile() -> None:
@@ -111,4 +112,4 @@ def test_one_value_is_every_percentile() -> None:
 
 def test_the_lookup_table_has_every_value_in_its_place() -> None:
     everything = list(range(1 << 16))
-    assert p.bucket_counts(everything) == Counter(map(p.bucket_of, everything))
+    assert bucket_counts(everything) == Counter(map(p.bucket_of, everything))

@@ -10,12 +10,13 @@ from msgspec.structs import replace
 
 from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.metrics.catalogue import Interval
-from pgtop_tune.metrics.percentiles import ascending, bucket_counts
+from pgtop_tune.metrics.percentiles import ascending
 from pgtop_tune.metrics.trip_wires import WATCHED, trip_wire
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.bench import BenchProgress, LatencySecond
 from pgtop_tune.model.frame import Frame
 from tests.support.frames import bench_sample, frame
+from tests.support.latencies import bucket_counts
 
 
 def loaded(seconds: int, latencies_us: list[int], tps: float = 1000.0, failed: int = 0) -> Interval:

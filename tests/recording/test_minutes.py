@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from pgtop_tune.compare.sides.from_recording import _WANTED, material_of, material_of_looks
+from pgtop_tune.compare.sides.from_recording import _WANTED, material_of_looks
 from pgtop_tune.compare.sides.material import Material
 from pgtop_tune.model.absence import NOT_RECORDED
 from pgtop_tune.model.bench import BenchSample
@@ -88,7 +88,7 @@ def test_key_frames_hold_exactly_what_was_recorded_of_the_sections_asked_for(pat
 
 
 def test_a_run_read_by_minutes_has_the_figures_of_one_read_by_seconds(path: Path) -> None:
-    whole = material_of(watched(), "a")
+    whole = material_of_looks(map(MinuteLook, watched()), "a")
     minutes = material_of_looks(by_minutes(path), "a")
     assert whole is not None
     assert minutes is not None
@@ -160,7 +160,7 @@ def test_a_gap_costs_its_own_seconds_and_no_minute(hole: tuple[int, int], kind: 
     after = next(at for at, each in enumerate(every) if each.sequence == hole[1])
     every[after] = replace(every[after], events=(Event(hole[1] * 1000, kind, "no samples"), *every[after].events))
     minutes = material_of_looks(by_minutes(recorded(every, tmp_path / "a.jsonl")), "a")
-    whole = material_of(every, "a")
+    whole = material_of_looks(map(MinuteLook, every), "a")
     assert whole is not None
     assert minutes is not None
     for figure in ("wal", "cpu", "disk_busy"):
@@ -174,7 +174,7 @@ def test_a_damaged_minute_is_no_mean_of_the_one_behind_it(plain: Path, tmp_path:
     lines[1 + 6 * KEY_EVERY + 20] = "{"
     path.write_text("\n".join(lines) + "\n", encoding="ascii")
     minutes = material_of_looks(by_minutes(path), "a")
-    whole = material_of([each for _, each in RecordingReader(path).frames()], "a")
+    whole = material_of_looks(map(MinuteLook, [each for _, each in RecordingReader(path).frames()]), "a")
     assert whole is not None
     assert minutes is not None
     for figure in ("wal", "cpu", "disk_busy"):

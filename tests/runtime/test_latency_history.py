@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from pgtop_tune.metrics.percentiles import ascending, bucket_counts
+from pgtop_tune.metrics.percentiles import ascending
 from pgtop_tune.model.bench import LatencySecond
 from pgtop_tune.runtime.history import LatencyHistory
+from tests.support.latencies import bucket_counts
 
 
 def second(number: int, latencies: list[int]) -> LatencySecond:

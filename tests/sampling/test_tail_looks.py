@@ -9,12 +9,13 @@ import pytest
 from msgspec import Struct
 
 from pgtop_tune.metrics.catalogue import Interval
-from pgtop_tune.metrics.percentiles import ascending, bucket_counts
+from pgtop_tune.metrics.percentiles import ascending
 from pgtop_tune.metrics.tail import FEWEST, Tail, tail
 from pgtop_tune.model.bench import LatencySecond
 from pgtop_tune.model.waits import Blocker, OldTransaction, TailSample, class_edge_ms, length_class
 from pgtop_tune.sampling.wait_looks import FLOOR_MS, MOST_FOLLOWED, MOST_ROWS, TailLooks
 from tests.support.frames import bench_sample, frame, postgres_sample
+from tests.support.latencies import bucket_counts
 
 
 class Planted(Struct, frozen=True):

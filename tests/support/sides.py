@@ -9,12 +9,13 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from pgtop_tune.compare.sides.from_recording import material_of
+from pgtop_tune.compare.sides.from_recording import material_of_looks
 from pgtop_tune.compare.sides.material import ComparedRun, Material
 from pgtop_tune.model.bench import BenchSample
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.host import HostFacts, HostSample
 from pgtop_tune.model.postgres import Parameter, ParameterSample, PostgresSample
+from pgtop_tune.recording.minutes import MinuteLook
 from tests.support.recordings import HEADER, write
 from tests.support.run_frames import run_frames
 from tests.support.statement_frames import sample, statement, texts
@@ -55,7 +56,7 @@ def _with_latency(frame: Frame, tps: float) -> Frame:
 
 def side(found: Sequence[Frame], name: str = "side") -> Material:
     """What a comparison has of frames."""
-    made = material_of(found, name)
+    made = material_of_looks(map(MinuteLook, found), name)
     assert made is not None
     return made
 

@@ -207,7 +207,7 @@ class PostgresControl:
         Args:
             set_id: Id of the set in the journal.
             reason: The reason, for the journal.
-            before_restart: Not called: this control restarts nothing.
+            before_restart: Not called: nothing restarts.
             hold: Its revert watchdog stays until `release`: the old values need a restart that is yet to come.
         """
         outcome = await self._take_back(of_set(set_id), reason, hold=hold)

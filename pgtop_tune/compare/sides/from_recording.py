@@ -91,11 +91,6 @@ def read_recording(path: Path, name: str = "") -> Material:
     return replace(material, facts=facts, problems=problems)
 
 
-def material_of(frames: Iterable[Frame], name: str) -> Material | None:
-    """Read one side from frames; None without frames."""
-    return material_of_looks(map(MinuteLook, frames), name)
-
-
 def material_of_looks(minute_looks: Iterable[MinuteLook], name: str) -> Material | None:
     """Read one side from frames, some of which stand for a minute; None without frames."""
     reading = _RecordingReading()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
@@ -126,31 +125,31 @@ def judge(
 
 
 class Bottlenecks:
-    """A sink of frames that keeps what the one diagnosis says first while a load runs."""
+    """A sink of frames that keeps what the diagnosis says first while a load runs."""
 
     def __init__(self) -> None:
         self._session = Session()
-        self._diagnosing = Diagnoser()
-        self._first: Counter[str] = Counter()
+        self._first: dict[str, list[str]] = {}
 
     def accept(self, step: Step) -> None:
         """See `FrameSink.accept`."""
         for frame in step.frames:
             self._session.apply(Step((frame,)))
             interval = self._session.interval
-            if interval is not None:
-                first = self._diagnosing.look(interval).first
-                if running(interval) is not None:
-                    self._first[first.sentence] += 1
+            if interval is not None and running(interval) is not None:
+                # Each look is one of its own: what was found in the run before does not hold on.
+                diagnosis = Diagnoser().look(interval)
+                if diagnosis.settling is None:
+                    self._first.setdefault(diagnosis.first.rule, []).append(diagnosis.first.sentence)
 
     def close(self) -> None:
         """See `FrameSink.close`."""
 
     def take(self) -> str:
-        """Return the finding that was first for most of the frames since the last call; "" without a load."""
-        [(sentence, _)] = self._first.most_common(1) or [("", 0)]
+        """Return the newest sentence of the rule that was first most often since the last call; "" for none."""
+        sentences = max(self._first.values(), key=len, default=[""])
         self._first.clear()
-        return sentence
+        return sentences[-1]
 
 
 class RateRuns:

@@ -165,8 +165,8 @@ def _latency_lines(search: RateSearch, end: SearchEnd) -> list[str]:
 def _breaking(search: RateSearch, end: SearchEnd) -> StepOutcome | None:
     """Return the run that broke the objective at the lowest rate, or nearest to the upper end."""
     breaking = [outcome for outcome in search.outcomes if outcome.standing is Standing.BREAKS and outcome.bottleneck]
-    near = end.high or 0.0
-    return min(breaking, key=lambda outcome: abs(math.log(outcome.step.rate / near)) if near else 0.0, default=None)
+    near = end.high or 1.0
+    return min(breaking, key=lambda outcome: abs(math.log(outcome.step.rate / near)), default=None)
 
 
 def _generator_limit(search: RateSearch) -> str:

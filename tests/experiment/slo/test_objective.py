@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.experiment.slo.objective import Excess, Standing, judged_by, late_of, parse_objective
-from pgtop_tune.metrics.percentiles import ascending, bucket_counts
+from pgtop_tune.metrics.percentiles import ascending
 from pgtop_tune.model.bench import LatencySecond, ScriptLatencies
+from tests.support.latencies import bucket_counts
 
 
 def test_limits_of_an_objective_in_their_units() -> None:

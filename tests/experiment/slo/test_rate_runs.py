@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NoReturn, cast
 
 import pytest
+from msgspec.structs import replace
 
 from pgtop_tune.bench.ports import LoadEndpoint
 from pgtop_tune.bench.profiles import load_profiles
@@ -12,13 +13,16 @@ from pgtop_tune.experiment.load_run import BeforeEachRun, LoadRun, RunCell
 from pgtop_tune.experiment.path import LoadTarget
 from pgtop_tune.experiment.run_guard import RunEndedFor, RunGuard
 from pgtop_tune.experiment.slo.objective import Standing, parse_objective
-from pgtop_tune.experiment.slo.rate_runs import ProbeGuard, RateRuns
+from pgtop_tune.experiment.slo.rate_runs import Bottlenecks, ProbeGuard, RateRuns
 from pgtop_tune.experiment.slo.search import SearchStep, StepKind
 from pgtop_tune.experiment.slo.search_run import SearchRun
+from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import OVERLOADED, LoadSpec, RunState
 from pgtop_tune.model.run_result import RunResult
 from pgtop_tune.runtime.load_control import SearchWish
+from pgtop_tune.runtime.ports import Step
 from pgtop_tune.runtime.run_frames import FrameKeeper
+from tests.support.made_situations import FULL_CPUS, SLOW_WAL
 from tests.support.results import result
 
 LIMITS = "p99 < 20ms"
@@ -62,3 +66,19 @@ def test_the_expected_time_blames_no_checkpoint_for_a_length_that_was_asked_for(
     search = SearchRun(run, FrameKeeper(), _no_session, CELL, wish, BeforeEachRun(), tell=lambda line: None)
     assert "each of the runs that confirm takes 5m05s" in search.time_words
     assert "checkpoint" not in search.time_words
+
+
+def test_the_bottleneck_of_a_run_behind_its_schedule_is_what_its_transactions_wait_for() -> None:
+    """It was the seconds before they began ("other 3.91 of 4.00 ms"), and what bound the run before."""
+    bottlenecks = Bottlenecks()
+    for second in range(30):
+        bottlenecks.accept(Step((SLOW_WAL.frame(second),)))
+    assert "WAL" in bottlenecks.take()
+    late = replace(FULL_CPUS, latency_ms=FULL_CPUS.latency_ms + 600.0, lag_ms=600.0, rate_per_s=12_000.0)
+    for second in range(30, 43):
+        frame = late.frame(second)
+        assert not isinstance(frame.bench, Unavailable)
+        run = replace(frame.bench.run, run=2)
+        progress = tuple(replace(line, elapsed_s=line.elapsed_s - 30.0) for line in frame.bench.progress)
+        bottlenecks.accept(Step((replace(frame, bench=replace(frame.bench, run=run, progress=progress)),)))
+    assert bottlenecks.take().startswith("the server's own work saturates the 4 CPUs")

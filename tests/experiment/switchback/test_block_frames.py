@@ -6,10 +6,11 @@ from msgspec.structs import replace
 
 from pgtop_tune.experiment.switchback.arms import Arm
 from pgtop_tune.experiment.switchback.block_frames import BlockFrames
-from pgtop_tune.metrics.percentiles import ascending, bucket_counts
+from pgtop_tune.metrics.percentiles import ascending
 from pgtop_tune.model.bench import LatencySecond, RunState
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.runtime.ports import Step
+from tests.support.latencies import bucket_counts
 from tests.support.run_frames import run_frames
 
 

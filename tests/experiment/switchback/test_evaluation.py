@@ -15,7 +15,8 @@ from pgtop_tune.compare.statistics.switchback import PairedVerdict
 from pgtop_tune.experiment.switchback.arms import Arm, ArmBlock, BlockPair, lengths, longer, orders
 from pgtop_tune.experiment.switchback.evaluation import evaluate
 from pgtop_tune.experiment.switchback.words import evaluation_markdown, evaluation_text
-from pgtop_tune.metrics.percentiles import Merged, ascending, bucket_counts
+from pgtop_tune.metrics.percentiles import Merged, ascending
+from tests.support.latencies import bucket_counts
 
 NOTHING: Final[Mapping[str, object]] = MappingProxyType({})
 

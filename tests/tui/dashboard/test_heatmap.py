@@ -9,13 +9,14 @@ import pytest
 from msgspec.structs import replace
 
 from pgtop_tune.metrics.load import P50
-from pgtop_tune.metrics.percentiles import ascending, bucket_counts
+from pgtop_tune.metrics.percentiles import ascending
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import LatencySecond
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.dashboard.heatmap import heatmap_lines
 from pgtop_tune.tui.widgets.lines import ASCII, UNICODE, Glyphs, plain_text, width
 from tests.support.frames import EPOCH_MS, frame, session_of
+from tests.support.latencies import bucket_counts
 from tests.support.pictures import assert_picture
 
 GOLDENS = Path(__file__).parents[1] / "goldens"

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from pgtop_tune.cli.commands.bench.runs import progress_words
 from pgtop_tune.cli.headless import FIELDS
-from pgtop_tune.metrics.percentiles import ascending, bucket_counts
+from pgtop_tune.metrics.percentiles import ascending
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.bench import BenchProgress, BenchSample, LatencySecond, RunState, Silence
 from pgtop_tune.model.postgres import Activity
@@ -22,6 +22,7 @@ from pgtop_tune.tui.parameters.rows import figures_line
 from pgtop_tune.tui.widgets.lines import UNICODE, Line, plain_text
 from pgtop_tune.tui.widgets.time_axis import CHARTED, time_axis
 from tests.support.frames import EPOCH_MS, backend, bench_sample, frame, postgres_sample
+from tests.support.latencies import bucket_counts
 
 QUIET_FROM = 30
 SIZES = [(80, 1), (80, 6), (120, 6), (200, 10)]

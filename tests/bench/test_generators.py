@@ -21,8 +21,9 @@ from pgtop_tune.metrics.run_evidence import RunEvidence
 from pgtop_tune.metrics.run_validity import RULES
 from pgtop_tune.model.bench import BenchRun, LoadSpec, RunState
 from pgtop_tune.model.run_result import Doubt, RunFacts
+from tests.bench.conftest import Logs
 from tests.bench.sshd import Sshd, sshd, why_not
-from tests.bench.test_groups import Load, Logs
+from tests.bench.test_groups import Load
 from tests.bench.test_runner import over
 from tests.bench.test_ssh_place import name_in, processes
 from tests.support.processes import eventually
@@ -37,13 +38,10 @@ def daemons(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Sshd, Ss
 
 
 @pytest.fixture
-async def load(
-    daemons: tuple[Sshd, Sshd], tables: LoadEndpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[Load]:
-    monkeypatch.setattr("pgtop_tune.bench.transaction_log._find_fallocate", lambda: lambda *words: 0)
+async def load(daemons: tuple[Sshd, Sshd], tables: LoadEndpoint, tmp_path: Path, logs: Logs) -> AsyncIterator[Load]:
     places = [SshPlace(daemon.address, daemon.client) for daemon in daemons]
     made = Load(PgbenchRunner(tables, load_places=places, base=tmp_path))
-    made.logs = Logs(tmp_path)
+    made.logs = logs
     yield made
     await made.runner.aclose()
     names = {name_in(group.command) for group in made.look().groups}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO
 
 import pytest
 from hypothesis import given
@@ -18,7 +17,7 @@ from pgtop_tune.bench.places import LocalPlace
 from pgtop_tune.bench.ports import LoadEndpoint
 from pgtop_tune.bench.runner import PgbenchRunner
 from pgtop_tune.model.bench import BenchProgress, BenchRun, BenchSample, LoadLevel, LoadSpec, RunState, Seam
-from tests.bench.conftest import Watch
+from tests.bench.conftest import Logs, Watch
 from tests.bench.test_runner import over
 from tests.support.processes import alive
 
@@ -87,35 +86,12 @@ def test_a_group_that_falls_silent_does_not_hide_what_the_others_do() -> None:
     assert sum(line.tps for line in spoken) == pytest.approx(8 * 50.0 + 9 * 100.0)
 
 
-class Logs:
-    """Every log file of a load, held open, so that it can be counted after the load has removed it."""
-
-    def __init__(self, base: Path) -> None:
-        self._base = base
-        self._files: dict[Path, BinaryIO] = {}
-
-    def look(self) -> None:
-        for path in self._base.glob("*/transactions.*"):
-            if path not in self._files:
-                self._files[path] = path.open("rb")
-
-    def lines(self) -> int:
-        return len(self.latencies_us())
-
-    def latencies_us(self) -> list[int]:
-        contents = [file.read() for file in self._files.values()]
-        for file in self._files.values():
-            file.close()
-        return [int(line.split()[2]) for content in contents for line in content.splitlines()]
-
-
 class Load(Watch):
-    """A watch that holds the log files, and keeps the seams."""
+    """A watch that has the log files, and keeps the seams."""
 
     logs: Logs
 
     def look(self) -> BenchRun:
-        self.logs.look()
         self.seams: list[Seam] = getattr(self, "seams", [])
         sample = self.runner.sample(0.0)
         assert isinstance(sample, BenchSample)
@@ -126,13 +102,11 @@ class Load(Watch):
 
 
 @pytest.fixture
-def load(tables: LoadEndpoint, watch: Callable[..., Watch], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Load:
-    # The files are not given back to the disk while they are read.
-    monkeypatch.setattr("pgtop_tune.bench.transaction_log._find_fallocate", lambda: lambda *words: 0)
+def load(tables: LoadEndpoint, watch: Callable[..., Watch], logs: Logs) -> Load:
     made = watch(tables)
     made.__class__ = Load
     assert isinstance(made, Load)
-    made.logs = Logs(tmp_path)
+    made.logs = logs
     return made
 
 
@@ -140,7 +114,7 @@ def check_counts(load: Load, run: BenchRun) -> None:
     """The report, the seconds of the log and the files themselves have the same transactions."""
     report = load.runner.report
     assert report is not None
-    assert report.processed == sum(second.logged for second in load.latencies) == load.logs.lines() > 0
+    assert report.processed == sum(second.logged for second in load.latencies) == len(load.logs.lines()) > 0
     assert not [group.pid for group in run.groups if group.pid and alive(group.pid)]
 
 

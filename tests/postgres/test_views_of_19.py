@@ -21,7 +21,7 @@ from pgtop_tune.model.waits import LockCounters, LockCounterSample
 from pgtop_tune.postgres.reader import PostgresReader
 from tests.postgres.conftest import place
 from tests.postgres.reading import DEADLINE_S, eventually, reading
-from tests.postgres.test_progress import Start, progress_of
+from tests.postgres.test_progress import SLOW, Start, progress_of
 from tests.support.crowd import Connection, Crowd
 from tests.support.frames import frame, postgres_sample
 from tests.support.servers import conninfo
@@ -151,10 +151,10 @@ async def test_a_vacuum_tells_who_began_it_and_how_thorough_it_is(newest: Throwa
     with psycopg.connect(where, autocommit=True) as connection:
         connection.execute("DROP TABLE IF EXISTS swept")
         connection.execute("CREATE TABLE swept AS SELECT repeat('x', 200) AS words FROM generate_series(1, 20000)")
-    pid = busy(where, "VACUUM (FREEZE) swept", before="SET vacuum_cost_delay = '20ms'; SET vacuum_cost_limit = 40")
+    pid = busy(where, "VACUUM (FREEZE) swept", before=SLOW)
     row = await progress_of(newest, lambda row: row.pid == pid and bool(row.done))
     assert (row.started_by, row.mode) == ("manual", "aggressive")
-    pid = busy(where, "ANALYZE swept", before="SET vacuum_cost_delay = '20ms'; SET vacuum_cost_limit = 20")
+    pid = busy(where, "ANALYZE swept", before=SLOW)
     row = await progress_of(newest, lambda row: row.pid == pid)
     assert (row.started_by, row.mode) == ("manual", "")
 

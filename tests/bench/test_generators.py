@@ -77,12 +77,16 @@ async def test_both_machines_share_the_clients_and_their_logs_are_one(load: Load
 
 
 async def test_a_machine_that_dies_is_a_doubt_and_the_other_s_figures_stand(load: Load) -> None:
-    await load.runner.start(LoadSpec(clients=4, threads=1, duration_s=4))
+    await load.runner.start(LoadSpec(clients=4, threads=1))
     run = await load.until(lambda run: len(load.progress) >= 1)
     [victim] = processes(name_in(run.groups[1].command))
     os.kill(victim, signal.SIGKILL)
-    run = await load.until(over)
-    assert (run.state, run.message) == (RunState.FINISHED, "")
+    await load.until(lambda run: run.groups[1].problem)
+    seconds = len(load.progress)
+    await load.until(lambda run: len(load.progress) >= seconds + 2)
+    await load.runner.stop()
+    run = load.look()
+    assert (run.state, run.message) == (RunState.STOPPED, "")
     assert [bool(group.problem) for group in run.groups] == [False, True]
     report = load.runner.report
     assert report is not None
@@ -94,8 +98,8 @@ async def test_a_machine_that_dies_is_a_doubt_and_the_other_s_figures_stand(load
 
 
 async def test_a_machine_that_gets_no_cpu_is_behind_its_rate_and_named(load: Load, daemons: tuple[Sshd, Sshd]) -> None:
-    await load.runner.start(LoadSpec(clients=2, threads=1, duration_s=5, rate_per_s=1000.0))
-    run = await load.until(lambda run: len(load.progress) >= 1)
+    await load.runner.start(LoadSpec(clients=2, threads=1, duration_s=6, rate_per_s=1000.0))
+    run = await load.until(lambda run: processes(name_in(run.groups[0].command)))
     [victim] = processes(name_in(run.groups[0].command))
     while not over(load.look()):
         # Of half a second it has a moment.

@@ -51,8 +51,9 @@ async def _change_load(rig: Rig) -> None:
     load = rig.app.context.services.load
     assert isinstance(load, ScriptedLoad)
     await rig.press("L", "l", ")", "(", "B")
-    await rig.until(lambda: load.changes == list(LoadChange))
+    # What is told passes.
     await rig.sees("load ×10")
+    await rig.until(lambda: load.changes == list(LoadChange))
 
 
 async def _parameters(rig: Rig) -> None:

@@ -113,7 +113,7 @@ async def test_repack_shows_its_phase_and_its_blocks(newest: Throwaway, busy: St
     row = await progress_of(newest, lambda row: row.pid == pid and row.phase == "seq scanning heap" and bool(row.done))
     assert (row.command, row.relation, row.unit) == ("REPACK", "packed", "blocks")
     assert row.total is not None
-    assert row.total > 5_000
+    assert row.total > 4_000
     # A CLUSTER goes through the same view under its own name.
     with psycopg.connect(where, autocommit=True) as connection:
         connection.execute("SET statement_timeout = '60s'")
@@ -174,14 +174,22 @@ async def test_the_parallel_workers_of_an_autovacuum_are_counted(make_server: Ca
         connection.execute("DELETE FROM swept WHERE a % 2 = 0")
         connection.execute("ALTER TABLE swept SET (autovacuum_enabled = on, autovacuum_parallel_workers = 2)")
     found: list[CommandProgress] = []
+    rests = False
 
     async with reading(place(server)) as reader:
+        with psycopg.connect(conninfo(server), autocommit=True) as connection:
 
-        async def helped() -> bool:
-            found[:] = [row for row in await commands(reader) if row.workers and row.row.relation == "swept"]
-            return bool(found)
+            async def helped() -> bool:
+                nonlocal rests
+                seen = await commands(reader)
+                found[:] = [row for row in seen if row.workers and row.row.relation == "swept"]
+                if not (seen or rests):
+                    # The first one is over, or has not begun: there is work for another one.
+                    connection.execute("UPDATE swept SET a = a + 1")
+                rests = not seen
+                return bool(found)
 
-        await eventually(helped)
+            await eventually(helped)
     (row,) = found
     assert (row.row.command, row.row.started_by) == ("VACUUM", "autovacuum")
     assert row.workers <= 2

@@ -55,8 +55,7 @@ async def test_a_remapped_key_works_and_the_old_one_does_not() -> None:
         assert rig.app.theme != before
 
 
-async def test_a_key_without_effect_tells_the_one_to_press(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pgtop_tune.tui.app.TOLD_S", 600.0)
+async def test_a_key_without_effect_tells_the_one_to_press() -> None:
     for words in _MEANT.values():
         assert "{" not in with_keys(words, {})
     async with running_screen(options=ScreenOptions(keymap={"terminate": "X"})) as rig:

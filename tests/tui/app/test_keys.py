@@ -51,9 +51,8 @@ async def _change_load(rig: Rig) -> None:
     load = rig.app.context.services.load
     assert isinstance(load, ScriptedLoad)
     await rig.press("L", "l", ")", "(", "B")
-    # What is told passes.
-    await rig.sees("load ×10")
     await rig.until(lambda: load.changes == list(LoadChange))
+    await rig.sees("load ×10")
 
 
 async def _parameters(rig: Rig) -> None:

@@ -199,6 +199,7 @@ def recover(
     policy: Policy,
     set_id: str = "",
     written: Callable[[frozenset[str]], None] = lambda ids: None,
+    first: Callable[[Sequence[ParameterChange]], None] = lambda changes: None,
 ) -> Recovered | None:
     """Give postgresql.auto.conf of a server that does not run its values from before some changes, and start it if so.
 
@@ -213,6 +214,7 @@ def recover(
         policy: What may be done.
         set_id: As for `elsewhere`.
         written: Takes the ids of the changes whose old values were written.
+        first: Takes the changes before their server is started, or stays down.
 
     Returns:
         The outcome; None where no journal knows a server that is down there.
@@ -224,7 +226,7 @@ def recover(
         if not holds_same_cluster(known_server):
             tell(f"{known_server.server_place.data_directory} holds another cluster now: left alone")
         elif policy.is_meant(known_server):
-            return _recovered(known_server, selection, directory, tell, policy, written)
+            return _recovered(known_server, selection, directory, tell, policy, written, first)
     return None
 
 
@@ -313,6 +315,7 @@ def _recovered(
     tell: Callable[[str], None],
     policy: Policy,
     written: Callable[[frozenset[str]], None],
+    first: Callable[[Sequence[ParameterChange]], None],
 ) -> Recovered:
     server_place = known_server.server_place
     data = Path(server_place.data_directory)
@@ -327,6 +330,7 @@ def _recovered(
             if changed:
                 written(frozenset(change.id for change in chosen))
                 tell(f"the server is down: the old values are restored in {data / FILE_NAME}")
+            first(chosen)
             is_ours = any(change.with_restart for change in chosen)
             if policy.may_start is None or not (is_ours or policy.may_start(known_server)):
                 return _settled_in_file(server_place, journal, chosen, tell)

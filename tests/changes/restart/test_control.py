@@ -240,6 +240,38 @@ async def test_a_pool_of_huge_pages_is_smaller_again_before_a_restart_that_would
     await service.aclose()
 
 
+@pytest.mark.parametrize("starts", [True, False])
+async def test_a_pool_of_huge_pages_is_smaller_before_the_restart_of_its_set_and_as_before_for_the_old_values(
+    own: Throwaway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, starts: bool
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    machine = Machine(tmp_path / "root")
+    machine.path("vm.nr_hugepages").write_text("30\n")
+    pools: list[str] = []
+
+    def restart() -> None:
+        pools.append(machine.value("vm.nr_hugepages"))
+        own.restart()
+
+    control = PostgresControl(place(own))
+    service = RestartService(control, restart)
+    sets = ChangeSets(WithRestart(control, service, lambda words: None, anyway=True), machine)
+    parameters = (WantedParameter("max_connections", "66"),) if starts else TOO_MUCH
+    change_set = ChangeSet(parameters=parameters, settings=(WantedSetting("vm.nr_hugepages", "20"),))
+    if starts:
+        (await sets.revert((await sets.apply(change_set, Terms())).set_id)).checked()
+        assert pools == ["20", "30"]
+    else:
+        with pytest.raises(ServerProblem, match="runs with its old values"):
+            await sets.apply(change_set, Terms())
+        assert pools == ["20", "30"]
+        assert machine.value("vm.nr_hugepages") == "30"
+    assert await control.in_force() == ()
+    assert await machine.in_force() == ()
+    await service.aclose()
+    await control.aclose()
+
+
 async def test_on_trial_a_second_restart_brings_the_old_values_back(own: Throwaway, tmp_path: Path) -> None:
     control = control_of(own, tmp_path)
     service = RestartService(control, own.restart)

@@ -168,7 +168,7 @@ class Policy(Struct, frozen=True, kw_only=True):
     Attributes:
         is_meant: Whether a data directory is the one whose old values are to be restored.
         may_start: Whether its server may be started; asked where the restart was not ours. None for a revert watchdog,
-            which starts none.
+            which starts a server only where our restart has not brought it back.
         may_copy: Whether the copy of postgresql.auto.conf may replace lines that are not as we have left them.
     """
 
@@ -331,8 +331,13 @@ def _recovered(
                 written(frozenset(change.id for change in chosen))
                 tell(f"the server is down: the old values are restored in {data / FILE_NAME}")
             first(chosen)
-            is_ours = any(change.with_restart for change in chosen)
-            if policy.may_start is None or not (is_ours or policy.may_start(known_server)):
+            with_restart = [change for change in chosen if change.with_restart]
+            # A restart of ours that never brought the server back has to be carried to its end.
+            is_interrupted = any(
+                change.restart and change.shown_after == change.shown_before for change in with_restart
+            )
+            may_start = is_interrupted if policy.may_start is None else with_restart or policy.may_start(known_server)
+            if not may_start:
                 return _settled_in_file(server_place, journal, chosen, tell)
     except (PermissionError, TimeoutError) as problem:
         raise _out_of_reach(data, problem) from None

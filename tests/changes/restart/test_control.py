@@ -343,9 +343,10 @@ DYING: Final = """
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("by_watchdog", [False, True])
 @pytest.mark.parametrize("step", ["restarting", "does not come up", "starting the server"])
 def test_after_a_kill_in_the_middle_reverting_brings_the_server_back(
-    make_server: Callable[..., Throwaway], tmp_path: Path, step: str
+    make_server: Callable[..., Throwaway], tmp_path: Path, step: str, by_watchdog: bool
 ) -> None:
     with by_pg_ctl(make_server()) as server:
         before = auto_conf_of(server)
@@ -365,7 +366,7 @@ def test_after_a_kill_in_the_middle_reverting_brings_the_server_back(
         while pid_of(Path(str(server.data_dir))) is not None:
             assert time.monotonic() < deadline
             time.sleep(0.05)
-        policy = Policy(is_meant=lambda known: known.alone, may_start=lambda known: False)
+        policy = Policy(is_meant=lambda known: known.alone, may_start=None if by_watchdog else lambda known: False)
         recovered = recover(place(server), everything, tmp_path, print, policy)
         # The restart was ours: nobody is asked.
         assert recovered is not None

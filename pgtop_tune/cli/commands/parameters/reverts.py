@@ -543,7 +543,7 @@ def say_reverted(change: HostChange) -> None:
 
 
 def policy_for(conninfo: ConnInfo, *, yes: bool, watchdog: bool) -> Policy:
-    """Return the policy for a server that is down: an operator is asked, a revert watchdog starts none.
+    """Return the policy for a server that is down: an operator is asked; see `Policy` for a revert watchdog.
 
     Args:
         conninfo: Connection that does not answer.

@@ -158,9 +158,8 @@ def at_next_start(facts: CheckFacts) -> tuple[CheckFacts, Mapping[str, str]] | N
     after = with_values(sample, next_texts)
     # Whether the server then has huge pages, only its start shows.
     rows = tuple(row for row in after.parameters if row.name != "huge_pages_status")
-    return replace(
-        facts, frames=tuple(with_parameters(frame, replace(after, parameters=rows)) for frame in facts.frames)
-    ), next_texts
+    frame = with_parameters(facts.frames[-1], replace(after, parameters=rows))
+    return replace(facts, frames=(*facts.frames[:-1], frame)), next_texts
 
 
 def restart_facts(facts: CheckFacts, next_texts: Mapping[str, str]) -> RestartFacts:

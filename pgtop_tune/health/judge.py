@@ -196,7 +196,7 @@ def _only_later(
     check: Check, facts: CheckFacts, next_texts: Mapping[str, str], limits: Limits, findings: Sequence[CheckFinding]
 ) -> Iterator[CheckFinding]:
     """Yield the findings that the values of the next start bring, or make more severe than those of now."""
-    ranks = {finding.subject: finding.severity.rank for finding in findings}
+    ranks = dict(sorted((finding.subject, finding.severity.rank) for finding in findings))
     evidence = tuple(Evidence(f"{name} = {text} {_LATER}", CONFIGURED.source) for name, text in next_texts.items())
 
     def at_start(finding: CheckFinding) -> CheckFinding:

@@ -209,6 +209,9 @@ class RestartService:
                 tuple(reverted),
                 hint=server_place.command or server_place.why_not,
             )
+        # With a pool of huge pages that another user made smaller it would be down.
+        checked = checks(await asyncio.to_thread(restart_facts, attempt.server, ()))
+        check_possible(checked, left="the old values are written: `pgtop-tune set --restart` applies them")
         outcome = await self._restart(attempt, (), progress)
         return replace(outcome, changes=(*await self._as_shown(reverted), *outcome.changes))
 

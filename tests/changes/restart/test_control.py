@@ -240,6 +240,25 @@ async def test_a_pool_of_huge_pages_is_smaller_again_before_a_restart_that_would
     await service.aclose()
 
 
+async def test_a_revert_restarts_no_server_that_would_not_come_up(own: Throwaway, tmp_path: Path) -> None:
+    control = control_of(own, tmp_path)
+    service = RestartService(control, own.restart)
+    made = (await service.apply([WantedParameter("max_connections", "66")], Terms())).changes
+    async with await psycopg.AsyncConnection.connect(conninfo(own), autocommit=True) as other:
+        await other.execute("ALTER SYSTEM SET shared_buffers = '900GB'")
+        await other.execute("SELECT pg_reload_conf()")
+        with pytest.raises(ServerProblem, match="more than the machine has") as refused:
+            await service.revert_set(made[0].set_key)
+        assert "the old values are written" in (refused.value.hint or "")
+        assert shown(own, "max_connections") == "66"
+        await other.execute("ALTER SYSTEM RESET shared_buffers")
+        await other.execute("SELECT pg_reload_conf()")
+    assert (await service.apply((), Terms())).state is RestartState.CAME_UP
+    assert shown(own, "max_connections") == "100"
+    await service.aclose()
+    await control.aclose()
+
+
 @pytest.mark.parametrize("starts", [True, False])
 async def test_a_pool_of_huge_pages_is_smaller_before_the_restart_of_its_set_and_as_before_for_the_old_values(
     own: Throwaway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, starts: bool

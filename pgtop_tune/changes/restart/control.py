@@ -211,7 +211,7 @@ class RestartService:
             )
         # With a pool of huge pages that another user made smaller it would be down.
         checked = checks(await asyncio.to_thread(restart_facts, attempt.server, ()))
-        check_possible(checked, left="the old values are written: `pgtop-tune set --restart` applies them")
+        check_possible(checked, last_words="the old values are written: `pgtop-tune set --restart` applies them")
         outcome = await self._restart(attempt, (), progress)
         return replace(outcome, changes=(*await self._as_shown(reverted), *outcome.changes))
 

@@ -108,20 +108,22 @@ def checks(facts: RestartFacts) -> tuple[RestartCheck, ...]:
     return tuple(check for rule in _RULES if (check := rule(facts)) is not None)
 
 
-def check_possible(checked: Iterable[RestartCheck], apart_from: str = "", left: str = "nothing was changed") -> None:
+def check_possible(
+    checked: Iterable[RestartCheck], apart_from: str = "", last_words: str = "nothing was changed"
+) -> None:
     """Make sure that no check says that the server would not start.
 
     Args:
         checked: The checks.
         apart_from: Subject of a check that does not count.
-        left: Last words of the hint.
+        last_words: Of the hint.
 
     Raises:
         ServerProblem: A check does.
     """
     for check in checked:
         if check.verdict is RestartVerdict.IMPOSSIBLE and check.subject != apart_from:
-            raise ServerProblem(check.words, joined_notes(check.hint, left))
+            raise ServerProblem(check.words, joined_notes(check.hint, last_words))
 
 
 def _files(facts: RestartFacts) -> RestartCheck:

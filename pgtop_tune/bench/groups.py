@@ -201,6 +201,7 @@ class PgbenchGroup:
             self._listener.take_message(self, line)
 
     def _finish(self, status: int | None) -> None:
+        ended_ms = wall_ms()
         try:
             self.read_log(final=True)
         finally:
@@ -209,13 +210,13 @@ class PgbenchGroup:
             self.status = status if status is None or status <= _SIGNALLED else _SIGNALLED - status
             self.over = True
             self.report = parse_report(self.stdout.text())
-            self._close_facts()
+            self._close_facts(ended_ms)
             self.begun.set()
             self._listener.take_end(self)
 
-    def _close_facts(self) -> None:
+    def _close_facts(self, ended_ms: int) -> None:
         """Put the end, and the figures of the report, into the facts."""
-        ended_ms, cpu_s = wall_ms(), self._running.cpu_s
+        cpu_s = self._running.cpu_s
         self.facts = replace(self.facts, ended_ms=ended_ms, network=self._running.network)
         if self.report is not None:
             self.facts = replace(
@@ -257,20 +258,11 @@ def staying(clients: Sequence[int], now: LoadLevel, next_level: LoadLevel) -> tu
     return tuple(stay)
 
 
-class _Clock(Struct):
-    """The clock of a group in the seconds of the run.
-
-    Attributes:
-        offset_s: Its zero.
-        until_s: Time up to which its lines are known.
-    """
-
-    offset_s: float
-    until_s: float
+_COUNTS: Final = ("skipped", "retried", "retries")
 
 
 class _Tick(Struct):
-    """Sums of a second of the run."""
+    """Sums of a second of the run, or of a group."""
 
     done: float = 0.0
     latency: float = 0.0
@@ -280,6 +272,34 @@ class _Tick(Struct):
     skipped: int | None = None
     retried: int | None = None
     retries: int | None = None
+
+    def add(self, line: BenchProgress, done: float) -> None:
+        """Add transactions of a line."""
+        self.done += done
+        self.latency += done * line.latency_ms
+        self.squares += done * (line.stddev_ms**2 + line.latency_ms**2)
+        if line.lag_ms is not None:
+            self.lag = (self.lag or 0.0) + done * line.lag_ms
+
+    def count(self, line: BenchProgress) -> None:
+        """Add the counts of a line."""
+        self.failed += line.failed
+        for name in _COUNTS:
+            if (count := getattr(line, name)) is not None:
+                setattr(self, name, (getattr(self, name) or 0) + count)
+
+    def unheard(self, report: BenchReport, length_s: float) -> BenchProgress:
+        """Return what a report has beyond these sums as a line, with the report's mean latencies."""
+        counts = {name: count for name in _COUNTS if (count := getattr(report, name)) is not None}
+        line = BenchProgress(
+            elapsed_s=length_s,
+            tps=max((report.processed or 0) - self.done, 0.0) / length_s,
+            latency_ms=report.latency_average_ms or 0.0,
+            stddev_ms=report.latency_stddev_ms or 0.0,
+            failed=(report.failed or 0) - self.failed,
+            lag_ms=report.schedule_lag_ms,
+        )
+        return replace(line, **{name: count - (getattr(self, name) or 0) for name, count in counts.items()})
 
     def line(self, second: int) -> BenchProgress:
         mean_ms = self.latency / self.done if self.done else 0.0
@@ -295,6 +315,20 @@ class _Tick(Struct):
             retried=self.retried,
             retries=self.retries,
         )
+
+
+class _Clock(Struct):
+    """The clock of a group in the seconds of the run.
+
+    Attributes:
+        offset_s: Its zero.
+        until_s: Time up to which its lines are known.
+        heard: Sums of these lines.
+    """
+
+    offset_s: float
+    until_s: float
+    heard: _Tick
 
 
 class MergedProgress:
@@ -325,23 +359,30 @@ class MergedProgress:
             self.zero_ms = began_ms
         if group not in self._clocks:
             offset_s = (began_ms - self.zero_ms) / 1000.0
-            self._clocks[group] = _Clock(offset_s, offset_s)
+            self._clocks[group] = _Clock(offset_s, offset_s, _Tick())
         clock = self._clocks[group]
         before_s, clock.until_s = clock.until_s, clock.offset_s + line.elapsed_s
+        clock.heard.done += line.tps * (clock.until_s - before_s)
+        clock.heard.count(line)
         if not self._several:
             self._given = math.ceil(line.elapsed_s)
             return [line]
         self._spread(line, before_s, clock.until_s)
         return self._complete(self._known_until_s())
 
-    def leave(self, group: int) -> list[BenchProgress]:
-        """Forget a group that has ended: the others no longer wait for it."""
-        ended = self._clocks.pop(group, None)
-        if ended is None or not self._several:
+    def leave(self, group: ClientGroup, report: BenchReport | None = None) -> list[BenchProgress]:
+        """Forget a group that has ended: the others no longer wait for it.
+
+        Args:
+            report: Its report: pgbench prints no line for its last part of a second.
+        """
+        ended = self._clocks.pop(group.number, None)
+        if ended is None or self.zero_ms is None or not self._several:
             return []
-        if self._clocks:
-            return self._complete(self._known_until_s())
-        return self._complete(float(max(self._ticks, default=self._given)))
+        end_s = ((group.ended_ms or 0) - self.zero_ms) / 1000.0
+        if report is not None and end_s > ended.until_s:
+            self._spread(ended.heard.unheard(report, end_s - ended.until_s), ended.until_s, end_s)
+        return self._complete(self._known_until_s() if self._clocks else max(end_s, ended.until_s))
 
     def rest(self, now_ms: float) -> list[BenchProgress]:
         """Return the lines of a time without any group."""
@@ -359,17 +400,8 @@ class MergedProgress:
         done = line.tps * length_s
         for second in range(math.floor(from_s) + 1, math.ceil(until_s) + 1):
             share = (min(until_s, second) - max(from_s, second - 1)) / length_s
-            tick = self._tick(second)
-            tick.done += done * share
-            tick.latency += done * share * line.latency_ms
-            tick.squares += done * share * (line.stddev_ms**2 + line.latency_ms**2)
-            if line.lag_ms is not None:
-                tick.lag = (tick.lag or 0.0) + done * share * line.lag_ms
-        last = self._tick(math.ceil(until_s))
-        last.failed += line.failed
-        for name in ("skipped", "retried", "retries"):
-            if (count := getattr(line, name)) is not None:
-                setattr(last, name, (getattr(last, name) or 0) + count)
+            self._tick(second).add(line, done * share)
+        self._tick(math.ceil((from_s + until_s) / 2)).count(line)
 
     def _tick(self, second: int) -> _Tick:
         # A line that comes late counts in the next second.

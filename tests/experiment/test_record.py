@@ -187,6 +187,7 @@ def test_the_mean_of_a_load_that_changed_is_that_of_all_its_seconds() -> None:
     )
     record = record_of(asked(), made, replace(REPORT, tps=None), ("", ""), EPOCH_MS + 70_000)
     assert record.steady.tps == pytest.approx(record.tps)
+    assert record.levels == (), "no frame has the seam"
 
 
 def test_a_second_in_which_a_pause_ends_belongs_to_the_load_after_it() -> None:

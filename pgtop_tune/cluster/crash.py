@@ -59,25 +59,41 @@ def crash(server_place: ServerPlace) -> None:
     Raises:
         ClusterProblem: It cannot be killed, or processes of it stay.
     """
+    if not signalled(server_place, signal.SIGKILL, _DIES_S):
+        raise ClusterProblem(f"{server_place.data_directory} has no running server of its own: nothing was killed")
+    until_gone(server_place)
+
+
+def signalled(server_place: ServerPlace, number: signal.Signals, patience_s: float = 0.0) -> bool:
+    """Send the postmaster of a server a signal, and wait for its end; return whether there was one.
+
+    Args:
+        server_place: The server.
+        number: The signal.
+        patience_s: How long to wait at most.
+
+    Raises:
+        ClusterProblem: It cannot be signalled.
+    """
     data = Path(server_place.data_directory)
     try:
         pid = postmaster_at(data)
         if pid is None:
-            raise ClusterProblem(f"{data} has no running server of its own: nothing was killed")
+            return False
         descriptor = os.pidfd_open(pid)
         try:
             # The descriptor keeps its process: a number that was given anew meanwhile is noticed here.
             if postmaster_at(data) != pid:
-                raise ClusterProblem(f"the server of {data} has just ended: nothing was killed")
-            signal.pidfd_send_signal(descriptor, signal.SIGKILL)
-            dying = select.poll()
-            dying.register(descriptor, select.POLLIN)
-            dying.poll(1000.0 * _DIES_S)
+                raise ClusterProblem(f"the server of {data} has just ended: {number.name} was not sent")
+            signal.pidfd_send_signal(descriptor, number)
+            ending = select.poll()
+            ending.register(descriptor, select.POLLIN)
+            ending.poll(1000.0 * patience_s)
         finally:
             os.close(descriptor)
     except OSError as error:
-        raise ClusterProblem(f"the server of {data} cannot be killed: {error.strerror}") from None
-    until_gone(server_place)
+        raise ClusterProblem(f"the server of {data} cannot be reached by {number.name}: {error.strerror}") from None
+    return True
 
 
 def until_gone(server_place: ServerPlace) -> None:

@@ -6,16 +6,16 @@ without a further program. WAL is kept by size and not by a slot: a standby that
 
 from __future__ import annotations
 
-import struct
-import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
+from functools import partial
 from types import TracebackType
 from typing import Final, Self
 
 from pgtop_tune.base.errors import ClusterProblem
 from pgtop_tune.cluster.binaries import Binaries
 from pgtop_tune.cluster.postmaster import PID_FILE
+from pgtop_tune.cluster.promotion import STANDBY_FILE, promote
 from pgtop_tune.cluster.throwaway import (
     SUPERUSER,
     Throwaway,
@@ -28,13 +28,6 @@ from pgtop_tune.process import guard
 from pgtop_tune.process.guarded_program import Guarded, start_guarded
 
 _REPLICATED: Final[Mapping[str, str]] = {"wal_keep_size": "1GB", "wal_retrieve_retry_interval": "200ms"}
-_PROMOTE: Final = "promote"
-"""File that asks a standby for its promotion (xlog.c, PROMOTE_SIGNAL_FILE)."""
-_STATE: Final = struct.Struct("=QIIi")
-_IN_PRODUCTION: Final = 6
-"""DBState of a primary (src/include/catalog/pg_control.h)."""
-_PROMOTION_S: Final = 60.0
-_POLL_S: Final = 0.01
 _CRASH_S: Final = 30.0
 _HOLD: Final = """
 trap told=1 INT
@@ -112,7 +105,7 @@ class ReplicatedServer(Throwaway):
         self._run_command(["/bin/cp", "-a", "--", str(primary.data_dir), str(self.data_dir)])
         address = f"host={_conninfo_value(str(primary.socket_dir))} port={primary.port} user={SUPERUSER}"
         with self._data() as data:
-            data.replace("standby.signal", b"")
+            data.replace(STANDBY_FILE, b"")
             write_settings({**default_settings(self.binaries), **_REPLICATED, "primary_conninfo": address}, data)
         primary.begin()
         self.begin()
@@ -126,13 +119,7 @@ class ReplicatedServer(Throwaway):
         if self._server is None:
             raise ClusterProblem("the throwaway standby is not running")
         with self._data() as data:
-            data.replace(_PROMOTE, b"")
-            self._server.send_signal("USR1")
-            deadline = time.monotonic() + _PROMOTION_S
-            while _STATE.unpack(data.read("global/pg_control", _STATE.size))[3] != _IN_PRODUCTION:
-                if time.monotonic() > deadline:
-                    raise ClusterProblem(f"the throwaway standby was not promoted within {_PROMOTION_S:.0f} s")
-                time.sleep(_POLL_S)
+            promote(data, partial(self._server.send_signal, "USR1"))
 
 
 class ThrowawayServers:
@@ -214,7 +201,7 @@ class ThrowawayServers:
         return {"restart": self.restart, "kill": self.kill, "promote": self.promote}
 
     @property
-    def server_place(self) -> None:
+    def place(self) -> None:
         """Return None: these servers end with us, and nothing has to start them again."""
         return None
 

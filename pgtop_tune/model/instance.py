@@ -69,6 +69,30 @@ class ServerPlace(Struct, frozen=True, gc=False):
         return any(endpoint in endpoints for endpoint in (self.endpoint, *self.earlier))
 
 
+class ServerPair(Struct, frozen=True, gc=False):
+    """A primary and its standby on this machine, which change roles and back.
+
+    Attributes:
+        primary: The server that is the primary before and afterwards.
+        standby: Its standby.
+        source: primary_conninfo with which the primary follows the standby meanwhile, without a password.
+    """
+
+    primary: ServerPlace
+    standby: ServerPlace
+    source: str
+
+    @property
+    def endpoint(self) -> str:
+        """Return the endpoints of both, in words."""
+        return f"{self.primary.endpoint} and its standby {self.standby.endpoint}"
+
+    @property
+    def managed(self) -> str:
+        """Return the manager of the primary."""
+        return self.primary.managed
+
+
 class AnsweringServer(Struct, frozen=True, gc=False):
     """The server that answers a session.
 

@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from tests.support.by_pg_ctl import by_pg_ctl, run_pg_ctl
 from tests.support.plans import bound_text
 from tests.support.processes import eventually
 from tests.support.quick_server import quick_server
+from tests.support.server_pair import Pair, made_pair
 from tests.support.servers import Servers, conninfo
 
 OUTAGES = """
@@ -86,7 +88,7 @@ def test_a_server_of_the_user_fails_only_when_it_is_named_and_confirmed(managed:
     assert "--yes" in refused.err
     refused = experiment(tmp_path, "run", PLAN + PROMOTION, *target, "--yes", "--allow-outage", name)
     assert refused.status == 2
-    assert "a promotion cannot be undone" in refused.err
+    assert "a promotion needs a connection that names the primary and one standby" in refused.err
     assert pid_of(managed) == pid
     assert lines_of(tmp_path) == []
 
@@ -101,6 +103,40 @@ def test_a_server_of_the_user_runs_again_after_each_outage(managed: Throwaway, t
     assert pid_of(managed) not in (None, pid)
     kinds = [line["kind"] for line in lines_of(tmp_path)]
     assert kinds.count("outage_began") == kinds.count("outage_ended") == 2
+
+
+@pytest.fixture(scope="module")
+def pair(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    """A primary and its standby, as an operator has them."""
+    with ExitStack() as stack:
+        yield made_pair(servers, 18, tmp_path_factory.mktemp("journals"), stack)
+
+
+@pytest.mark.long
+def test_a_standby_of_the_user_is_promoted_and_a_standby_again(pair: Pair, tmp_path: Path) -> None:
+    words = ("-d", pair.words(), *(word for name in pair.allowed for word in ("--allow-outage", name)))
+    refused = experiment(tmp_path, "run", PLAN + PROMOTION, *words)
+    assert refused.status == 2
+    assert f"outages of {pair.allowed[0]} and its standby {pair.allowed[1]} (pg_ctl): 1 time the primary" in refused.err
+    assert "each is started again, in its former role" in refused.err
+    ran = experiment(tmp_path, "run", f"{PLAN}repeats = 2\n{PROMOTION}{OUTAGES}", *words, "--yes")
+    assert ran.status == 0, ran.err
+    check_figures(ran.out, "switch", "crash", "again")
+    assert eventually(pair.is_whole)
+
+
+async def test_resume_gives_servers_their_roles_back(pair: Pair, tmp_path: Path) -> None:
+    """As if the program and the process that watches it had been killed."""
+    outages = await pair.outages()
+    allowed = tuple(pair.allowed)
+    kept_experiment(tmp_path, f'time = "9s"\n{PROMOTION}', ended="stopped by a signal", allowed_outages=allowed)
+    with ExperimentLog(tmp_path / ".local/state/pgtop-tune/experiments/20261129-120000-t") as log:
+        log.write("outage_began", number=1, action="promote", place=to_builtins(outages.place))
+    outages.promote()
+    assert not pair.has_roles()
+    ran = run("experiment", "resume", "t", "--abandon", "-d", pair.words(), home=tmp_path)
+    assert f"an outage of {pair.allowed[0]} and its standby {pair.allowed[1]} was under way" in ran.err
+    assert eventually(pair.is_whole)
 
 
 @pytest.mark.long

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
-from pgtop_tune.base.errors import ClusterProblem, UsageProblem
-from pgtop_tune.changes.restart.recovery import start_command
-from pgtop_tune.changes.restart.start_again import start_again, started_again
+from pgtop_tune.base.errors import UsageProblem
+from pgtop_tune.changes.restart.start_again import start_again, started_again, until_ready
 from pgtop_tune.changes.start.checks import check_possible
 from pgtop_tune.changes.start.places import find_place
-from pgtop_tune.cluster.crash import crash, postmaster_at
-from pgtop_tune.cluster.postmaster import listening
+from pgtop_tune.cluster.crash import crash
 from pgtop_tune.cluster.service import run_program
-from pgtop_tune.model.instance import ServerPlace
+from pgtop_tune.model.instance import ServerPair, ServerPlace
 
 if TYPE_CHECKING:
     from pgtop_tune.changes.restart.control import RestartService
@@ -30,9 +26,6 @@ SELECT pg_is_in_recovery() AS in_recovery,
        current_setting('synchronous_standby_names') AS synchronous,
        EXISTS (SELECT FROM pg_stat_replication WHERE sync_state IN ('sync', 'quorum')) AS followed
 """
-_READY_S: Final = 600.0
-"""Recovery from a crash may take long."""
-_POLL_S: Final = 0.05
 
 
 class OutageServer(Struct, frozen=True, kw_only=True):
@@ -69,18 +62,8 @@ async def checked_place(control: PostgresControl, service: RestartService, allow
         ServerProblem: The server would not start again.
     """
     server = await control.ask(outage_server)
-    endpoint, server_place = server.server_place.endpoint, server.server_place
-    if endpoint not in allowed:
-        raise UsageProblem(
-            f"the plan causes outages of {endpoint}, which is not allowed",
-            f'pass --allow-outage {endpoint}; or set servers = "throwaway" in the plan',
-        )
-    if not (server_place.restart and server_place.start):
-        reason = server_place.why_not or "it cannot be started from here"
-        raise UsageProblem(
-            f"pgtop-tune cannot cause an outage of {endpoint}: {reason}",
-            "run on the machine of the server, as its user or root",
-        )
+    server_place = _allowed(server.server_place, allowed)
+    endpoint = server_place.endpoint
     if server.in_recovery:
         raise UsageProblem(
             f"{endpoint} is a standby: its primary may wait for it during an outage", "connect to the primary"
@@ -100,6 +83,31 @@ async def checked_place(control: PostgresControl, service: RestartService, allow
     return server_place
 
 
+def checked_standby(session: OperatorSession, allowed: Sequence[str]) -> ServerPlace:
+    """Return the place of the standby behind a session, where an outage of it is allowed and ours to end.
+
+    Raises:
+        UsageProblem: It is not.
+    """
+    return _allowed(find_place(session), allowed)
+
+
+def _allowed(server_place: ServerPlace, allowed: Sequence[str]) -> ServerPlace:
+    endpoint = server_place.endpoint
+    if endpoint not in allowed:
+        raise UsageProblem(
+            f"the plan causes outages of {endpoint}, which is not allowed",
+            f'pass --allow-outage {endpoint}; or set servers = "throwaway" in the plan',
+        )
+    if not (server_place.restart and server_place.start):
+        reason = server_place.why_not or "it cannot be started from here"
+        raise UsageProblem(
+            f"pgtop-tune cannot cause an outage of {endpoint}: {reason}",
+            "run on the machine of the server, as its user or root",
+        )
+    return server_place
+
+
 class ServerOutages:
     """Outages of one server.
 
@@ -108,7 +116,12 @@ class ServerOutages:
     """
 
     def __init__(self, server_place: ServerPlace) -> None:
-        self.server_place: Final = server_place
+        self._server_place: Final = server_place
+
+    @property
+    def place(self) -> ServerPlace | ServerPair:
+        """See `OutageServers.place`."""
+        return self._server_place
 
     @property
     def actions(self) -> Mapping[str, Callable[[], None]]:
@@ -117,13 +130,13 @@ class ServerOutages:
 
     def guarded(self) -> AbstractContextManager[None]:
         """Have a process of its own start the server when this program is gone. Raises ClusterProblem."""
-        return started_again(self.server_place)
+        return started_again(self._server_place)
 
     def restart(self) -> None:
         """Restart the server (fast). Raises ClusterProblem where it does not come back."""
-        ran = run_program(self.server_place.restart, self.server_place, as_owner=self.server_place.as_owner)
+        ran = run_program(self._server_place.restart, self._server_place, as_owner=self._server_place.as_owner)
         if ran.status == 0:
-            self._until_ready()
+            until_ready(self._server_place)
         else:
             self.restore()
 
@@ -133,22 +146,10 @@ class ServerOutages:
         Raises:
             ClusterProblem: It was not killed, or does not come back.
         """
-        crash(self.server_place)
+        crash(self._server_place)
         self.restore()
 
     def restore(self) -> None:
         """Have the server run. Raises ClusterProblem where it does not start."""
-        start_again(self.server_place)
-        self._until_ready()
-
-    def _until_ready(self) -> None:
-        deadline = time.monotonic() + _READY_S
-        data = Path(self.server_place.data_directory)
-        while (address := listening(data)) is None or not address.ready:
-            if postmaster_at(data) is None:
-                raise ClusterProblem(
-                    f"the server of {data} has ended again", f"start it: {start_command(self.server_place)}"
-                )
-            if time.monotonic() > deadline:
-                raise ClusterProblem(f"the server of {data} is not ready after {_READY_S:.0f} s")
-            time.sleep(_POLL_S)
+        start_again(self._server_place)
+        until_ready(self._server_place)

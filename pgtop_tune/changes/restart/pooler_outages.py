@@ -110,7 +110,7 @@ class PoolerOutages:
     """
 
     def __init__(self, server_place: ServerPlace) -> None:
-        self.server_place: Final = server_place
+        self.place: Final = server_place
 
     @property
     def actions(self) -> Mapping[str, Callable[[], None]]:
@@ -119,21 +119,21 @@ class PoolerOutages:
 
     def guarded(self) -> AbstractContextManager[None]:
         """Have a process of its own start the pooler when this program is gone. Raises ClusterProblem."""
-        return started_again(self.server_place)
+        return started_again(self.place)
 
     def restart(self) -> None:
         """Restart the pooler, and return when it accepts connections. Raises ClusterProblem where it does not."""
-        if self.server_place.unit:
-            ran = run_program(self.server_place.restart, self.server_place, as_owner=False)
+        if self.place.unit:
+            ran = run_program(self.place.restart, self.place, as_owner=False)
             if ran.status != 0:
-                raise ClusterProblem("; ".join(ran.output_lines) or f"{self.server_place.command} failed")
+                raise ClusterProblem("; ".join(ran.output_lines) or f"{self.place.command} failed")
         else:
-            _kill(self.server_place)
+            _kill(self.place)
         self.restore()
 
     def restore(self) -> None:
         """Have the pooler run. Raises ClusterProblem where it does not start."""
-        start_again(self.server_place)
+        start_again(self.place)
 
 
 def _kill(server_place: ServerPlace) -> None:

@@ -11,16 +11,18 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Final
 
 import msgspec
+from msgspec import Struct
 
 from pgtop_tune.base.errors import ClusterProblem
 from pgtop_tune.changes.restart.recovery import check_recorded, start_command, start_server
 from pgtop_tune.cluster.crash import postmaster_at, until_gone
+from pgtop_tune.cluster.postmaster import listening
 from pgtop_tune.cluster.service import Ran, run_program
 from pgtop_tune.model.instance import ServerPlace
 from pgtop_tune.process import handed_on
@@ -30,6 +32,8 @@ from pgtop_tune.process.revert_watchdog import RevertWatchdog
 _MODULE: Final = "pgtop_tune.changes.restart.start_again"
 _CONNECT_S: Final = 2.0
 _POOLER_S: Final = 60.0
+_READY_S: Final = 600.0
+"""Recovery from a crash may take long."""
 _POLL_S: Final = 0.02
 
 
@@ -103,31 +107,57 @@ def _start_pooler(server_place: ServerPlace) -> None:
         runner.join()
 
 
-@contextmanager
-def started_again(server_place: ServerPlace) -> Iterator[None]:
+def started_again(server_place: ServerPlace) -> AbstractContextManager[None]:
     """Have a process of its own start a server or pooler when we are gone, and where it does not run after the block.
 
     Raises:
         ClusterProblem: The process cannot be started; nothing has happened yet.
     """
+    return watched(_MODULE, server_place, lambda: is_up(server_place))
+
+
+@contextmanager
+def watched(module: str, record: Struct, is_as_before: Callable[[], bool]) -> Iterator[None]:
+    """Have a process of its own run a module when we are gone, and where all is not as before after the block.
+
+    Args:
+        module: Its name; it gets JSON on standard input.
+        record: What the JSON is of.
+        is_as_before: Asked after the block; an OSError of it is a no.
+
+    Raises:
+        ClusterProblem: The process cannot be started; nothing has happened yet.
+    """
     try:
-        watchdog = RevertWatchdog(own_argv(_MODULE), handed_on.environment())
+        watchdog = RevertWatchdog(own_argv(module), handed_on.environment())
     except OSError as error:
         raise ClusterProblem(
             f"the process that would start the server again cannot be started: {error.strerror}"
         ) from None
-    watchdog.give(msgspec.json.encode(server_place))
+    watchdog.give(msgspec.json.encode(record))
     try:
         yield
     finally:
         try:
-            runs = is_up(server_place)
+            restored = is_as_before()
         except OSError:
-            runs = False
-        if runs:
+            restored = False
+        if restored:
             watchdog.dismiss()
         else:
             watchdog.release()
+
+
+def until_ready(server_place: ServerPlace) -> None:
+    """Wait until a server takes connections. Raises ClusterProblem where it ends, or takes too long."""
+    deadline = time.monotonic() + _READY_S
+    data = Path(server_place.data_directory)
+    while (address := listening(data)) is None or not (address.ready or address.standby):
+        if postmaster_at(data) is None:
+            raise ClusterProblem(f"the server of {data} has ended again", f"start it: {start_command(server_place)}")
+        if time.monotonic() > deadline:
+            raise ClusterProblem(f"the server of {data} is not ready after {_READY_S:.0f} s")
+        time.sleep(_POLL_S)
 
 
 def main() -> None:

@@ -26,7 +26,6 @@ from pgtop_tune.base.units import about, duration
 from pgtop_tune.changes.start.checks import WAYS
 from pgtop_tune.experiment.plan.model import (
     ADVISED,
-    THROWAWAY_SERVERS,
     BoundPlan,
     Cell,
     ExperimentPlan,
@@ -285,11 +284,6 @@ def _check_outages(plan: ExperimentPlan) -> None:
                 f"{line_of('after')}: {outage.name} after {duration(outage.after_s)} is not within a run of "
                 f"{duration(plan.time_s)}",
                 "make the runs longer",
-            )
-        if outage.row.with_standby and plan.servers != THROWAWAY_SERVERS:
-            raise UsageProblem(
-                f"{line_of('action')}: a promotion cannot be undone, so only throwaway servers are promoted",
-                'set servers = "throwaway" in the plan',
             )
         if outage.row.with_standby and any(configuration.parameters for configuration in plan.configurations):
             raise UsageProblem(

@@ -218,7 +218,7 @@ class OutageAction(Struct, frozen=True):
     Attributes:
         name: The name in plans.
         description: The action in words.
-        with_standby: Whether it takes a standby, and cannot be undone: throwaway servers only.
+        with_standby: Whether it takes a standby.
         of_pooler: Whether the pooler at the endpoint fails, and not the server.
     """
 

@@ -18,7 +18,7 @@ from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import BenchRun, RunState
 from pgtop_tune.model.events import Event, EventKind
-from pgtop_tune.model.instance import ServerPlace
+from pgtop_tune.model.instance import ServerPair, ServerPlace
 from pgtop_tune.runtime.run_frames import FrameKeeper
 
 _T = TypeVar("_T")
@@ -36,8 +36,8 @@ class OutageServers(Protocol):
         ...
 
     @property
-    def server_place(self) -> ServerPlace | None:
-        """Return the place of the operator's server; None for servers that end with us."""
+    def place(self) -> ServerPlace | ServerPair | None:
+        """Return the place of what is the operator's; None for servers that end with us."""
         ...
 
     def guarded(self) -> AbstractContextManager[None]:
@@ -135,7 +135,7 @@ class PlannedOutages:
         run = _run_of(self._keeper.interval)
         assert run is not None
         await asyncio.sleep(run.started_ms / 1000.0 + outage.after_s - time.time())
-        server_place = to_builtins(servers.server_place)
+        server_place = to_builtins(servers.place)
         self._log.write("outage_began", number=cell.number, action=outage.action, place=server_place)
         self._told(f"outage {outage.name}: {outage.row.description}")
         self._acting = asyncio.ensure_future(asyncio.to_thread(caused_by, servers.actions[outage.action]))

@@ -22,7 +22,7 @@ from pgtop_tune.experiment.attribution import FOREIGN_POINTS, Surroundings
 from pgtop_tune.experiment.plan.model import BoundPlan, Cell
 from pgtop_tune.metrics.load import P50, P99
 from pgtop_tune.metrics.run_validity import short_words
-from pgtop_tune.model.instance import ServerPlace
+from pgtop_tune.model.instance import ServerPair, ServerPlace
 from pgtop_tune.model.outage import OutageResult
 from pgtop_tune.model.run_result import RunResult, RunVerdict
 
@@ -359,6 +359,7 @@ class ExperimentOutcome(Struct, frozen=True, kw_only=True):
         spent_s: The time for which it ran so far; the time between a stop and `resume` does not count.
         workers: Names of the servers that it was begun on, where there are several.
         down: The server that an outage has left down, where the program was killed in it; None without one.
+        switched: The same of servers that may have changed roles.
     """
 
     id: str
@@ -377,6 +378,7 @@ class ExperimentOutcome(Struct, frozen=True, kw_only=True):
     spent_s: float = 0.0
     workers: tuple[str, ...] = ()
     down: ServerPlace | None = None
+    switched: ServerPair | None = None
 
     @property
     def resuming(self) -> str:
@@ -426,9 +428,9 @@ def outcome_of(lines: Sequence[Mapping[str, Any]], identity: str) -> ExperimentO
             case "server":
                 outcome["server"] = line["parameters"]
             case "outage_began":
-                outcome["down"] = line["place"]
+                outcome["switched" if "standby" in (line["place"] or ()) else "down"] = line["place"]
             case "outage_ended":
-                outcome["down"] = None
+                outcome |= {"down": None, "switched": None}
             case "resumed":
                 outcome["ended"] = ""
             case "ended":

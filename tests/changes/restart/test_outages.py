@@ -42,7 +42,7 @@ if sys.argv[2] == "before the kill":
 if sys.argv[2] == "before the start":
     outages.start_again = stand_still
 if sys.argv[2] == "while it starts":
-    outages.ServerOutages._until_ready = stand_still
+    outages.until_ready = stand_still
 servers = outages.ServerOutages(place)
 with servers.guarded():
     servers.kill()

@@ -48,7 +48,6 @@ def test_the_shipped_plan_touches_no_server_of_the_operator() -> None:
     ("text", "words"),
     [
         (f'time = "20s"\n{THROWAWAY}{KILL}', "crash after 30 s is not within a run of 20 s"),
-        (PROMOTE, "a promotion cannot be undone"),
         (
             f'{THROWAWAY}{PROMOTE}[[configuration]]\nname = "a"\n[configuration.parameters]\nwork_mem = "8MB"\n',
             "a standby does not have the parameters",

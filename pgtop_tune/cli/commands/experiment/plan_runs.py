@@ -27,8 +27,10 @@ from pgtop_tune.changes.model.change_set import PendingParameter
 from pgtop_tune.changes.model.pending_set import now_ms
 from pgtop_tune.changes.restart.control import RestartService
 from pgtop_tune.changes.restart.outages import ServerOutages
+from pgtop_tune.changes.restart.pair_checks import standby_conninfo
 from pgtop_tune.changes.restart.pooler_outages import PoolerOutages
 from pgtop_tune.changes.restart.start_again import start_again
+from pgtop_tune.changes.restart.switchover import PairOutages, switch_back
 from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.changes.server.one_change import Rules
 from pgtop_tune.cli.commands.experiment import PlanRequest, PlanResumeRequest, PlanRunRequest
@@ -92,7 +94,7 @@ from pgtop_tune.experiment.plan.run import ExperimentParts, ExperimentRun, made_
 from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.events import Event
-from pgtop_tune.model.instance import ServerPlace
+from pgtop_tune.model.instance import ServerPair, ServerPlace
 from pgtop_tune.postgres.server.conninfo import ConnInfo, Reached
 from pgtop_tune.postgres.server.sql_session import open_sql_session
 from pgtop_tune.runtime.experiment_control import ExperimentState
@@ -154,7 +156,8 @@ def _confirm_outages(plan: BoundPlan, room: ServerRoom, *, yes: bool) -> None:
         sessions = "" if name else f", which ends {counted(room.sessions, 'session')} of other clients"
         lines.append(f"{server_place.endpoint} ({server_place.managed}): {', '.join(outages)}{sessions}")
     if lines:
-        reason = f"outages of {'; '.join(lines)}; each is started again"
+        roles = ", in its former role" if plan.with_standby else ""
+        reason = f"outages of {'; '.join(lines)}; each is started again{roles}"
         require_yes(f"{reason}. Run the plan?", yes=yes, reason=reason, refused="not run: nothing was changed")
 
 
@@ -180,11 +183,14 @@ def resume_plan(request: PlanResumeRequest) -> int:
         return resume_on_workers(request)
     directory = directory_of(request.experiment)
     with ExperimentLog(directory) as log:
-        if (server_place := outcome_in(directory).down) is not None:
-            tell(f"an outage of {server_place.endpoint} was under way: starting it")
-            start_again(server_place)
-            log.write("outage_ended")
         outcome = outcome_in(directory)
+        if (server_place := outcome.down or outcome.switched) is not None:
+            tell(f"an outage of {server_place.endpoint} was under way: starting what is down")
+            if isinstance(server_place, ServerPair):
+                switch_back(server_place)
+            else:
+                start_again(server_place)
+            log.write("outage_ended")
         # Before throwaway servers are made: a refusal takes no time.
         _check_continues(outcome, request)
         with servers_of(outcome.plan, request) as (request, servers):
@@ -272,7 +278,10 @@ def _continued(
 class _Doors:
     """See `ExperimentDoors`."""
 
-    def __init__(self, control: PostgresControl, service: RestartService, machine: HostControl) -> None:
+    def __init__(
+        self, conninfo: ConnInfo, control: PostgresControl, service: RestartService, machine: HostControl
+    ) -> None:
+        self._conninfo = conninfo
         self._control = control
         self._service = service
         self._machine = machine
@@ -292,8 +301,10 @@ class _Doors:
 
     async def failing_places(
         self, plan: BoundPlan, load_targets: Mapping[str, LoadTarget]
-    ) -> Mapping[str, ServerPlace]:
-        return await failing_places(plan, plan.allowed_outages, self._control, self._service, load_targets)
+    ) -> Mapping[str, ServerPlace | ServerPair]:
+        return await failing_places(
+            plan, plan.allowed_outages, self._control, self._service, load_targets, self._conninfo
+        )
 
     async def claim_experiment(self, names: Sequence[str]) -> None:
         await self._control.claim_experiment(names)
@@ -354,7 +365,7 @@ class ExperimentSession:
         control = PostgresControl(conninfo, rules=rules)
         service = RestartService(control, None if self._servers is None else self._servers.restart)
         machine = await machine_of(conninfo, names, beside_server=True, with_restart=with_restart)
-        doors = _Doors(control, service, machine)
+        doors = _Doors(conninfo, control, service, machine)
         async with aclosing(machine), aclosing(control), aclosing(service):
             try:
                 await leave_watchdogs(control, machine, None, tell)
@@ -382,13 +393,16 @@ class ExperimentSession:
     ) -> PlannedOutages:
         """Return the cause of the plan's outages. Raises as `failing_places`."""
         places = await doors.failing_places(self._plan, load_targets)
-        servers = self._servers or ServerOutages(places[SERVER]) if self._plan.server_fails else None
 
         def servers_of(cell: Cell, outage: PlanOutage) -> OutageServers:
-            if outage.row.of_pooler:
-                return PoolerOutages(places[cell.endpoint])
-            assert servers is not None
-            return servers
+            if self._servers is not None and not outage.row.of_pooler:
+                return self._servers
+            server_place = places[cell.endpoint if outage.row.of_pooler else SERVER]
+            if isinstance(server_place, ServerPair):
+                conninfo_of_standby = standby_conninfo(conninfo, server_place.primary.endpoint)
+                assert conninfo_of_standby is not None
+                return PairOutages(server_place, conninfo_of_standby)
+            return PoolerOutages(server_place) if outage.row.of_pooler else ServerOutages(server_place)
 
         return PlannedOutages(servers_of, self._log, keeper, lambda: open_sql_session(conninfo), note, tell)
 

@@ -21,6 +21,7 @@ from pgtop_tune.changes.model.change_set import RestartVerdict
 from pgtop_tune.changes.model.pending_set import now_ms
 from pgtop_tune.changes.restart.control import RestartService
 from pgtop_tune.changes.restart.outages import checked_place
+from pgtop_tune.changes.restart.pair_checks import checked_pair
 from pgtop_tune.changes.restart.pooler_outages import pooler_place
 from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.cli.commands.experiment import PlanCheckRequest, PlanOverrides, PlanRequest, PlanRunRequest
@@ -51,7 +52,7 @@ from pgtop_tune.experiment.series import scripts_of
 from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import LoadSpec
-from pgtop_tune.model.instance import ServerPlace
+from pgtop_tune.model.instance import ServerPair, ServerPlace
 from pgtop_tune.postgres.server.conninfo import ConnInfo
 from pgtop_tune.postgres.server.sql_session import open_sql_session
 from pgtop_tune.runtime.running_experiments import ServerKey, server_of
@@ -82,7 +83,7 @@ class ServerRoom(Struct, frozen=True, kw_only=True):
     sessions: int
     max_wal_bytes: int = 0
     server: ServerKey | None = None
-    failing: Mapping[str, ServerPlace] = {}
+    failing: Mapping[str, ServerPlace | ServerPair] = {}
 
 
 def check_plan(request: PlanCheckRequest) -> None:
@@ -282,7 +283,7 @@ async def _room(
             answers in place of the server.
     """
     async with aclosing(await open_sql_session(conninfo)) as sql_session:
-        conninfo = conninfo.only(sql_session.reached.endpoint)
+        whole_conninfo, conninfo = conninfo, conninfo.only(sql_session.reached.endpoint)
         find_pgbench(pgbench, over_tls=endpoint_of(conninfo.pinned(sql_session.reached)).over_tls)
         [(may_create, is_standby)] = await sql_session.rows(_MAY_CREATE)
         if plan.database == OWN_DATABASE and is_standby:
@@ -308,7 +309,7 @@ async def _room(
     sessions = 0
     control = PostgresControl(conninfo)
     service = RestartService(control, None if servers is None else servers.restart)
-    failing: Mapping[str, ServerPlace] = {}
+    failing: Mapping[str, ServerPlace | ServerPair] = {}
     async with aclosing(control), aclosing(service):
         if plan.database == OWN_DATABASE and not await control.ask(lambda session: session.direct):
             raise UsageProblem(
@@ -316,7 +317,9 @@ async def _room(
                 'connect to the server directly, or set database = "current" in the plan',
             )
         if plan.outages:
-            failing = await failing_places(plan, bound_arms.allowed_outages, control, service, load_targets)
+            failing = await failing_places(
+                plan, bound_arms.allowed_outages, control, service, load_targets, whole_conninfo
+            )
             sessions = (await service.plan()).sessions if SERVER in failing else 0
         if any(arm.parameters for arm in bound_arms.arms):
             try:
@@ -352,7 +355,8 @@ async def failing_places(
     control: PostgresControl,
     service: RestartService,
     load_targets: Mapping[str, LoadTarget],
-) -> dict[str, ServerPlace]:
+    conninfo: ConnInfo,
+) -> dict[str, ServerPlace | ServerPair]:
     """Return the places of what is the operator's and fails in a plan: `SERVER`, and poolers by their endpoints.
 
     Args:
@@ -361,13 +365,16 @@ async def failing_places(
         control: The parameters of the server.
         service: Its restarts.
         load_targets: The endpoints.
+        conninfo: The connection, with both servers where one is promoted.
 
     Raises:
         UsageProblem: An outage is not allowed, or is not ours to end.
         ServerProblem: The server would not start again.
     """
-    places: dict[str, ServerPlace] = {}
-    if plan.server_fails and plan.servers != THROWAWAY_SERVERS:
+    places: dict[str, ServerPlace | ServerPair] = {}
+    if plan.with_standby and plan.servers != THROWAWAY_SERVERS:
+        places[SERVER] = await checked_pair(control, service, allowed, conninfo)
+    elif plan.server_fails and plan.servers != THROWAWAY_SERVERS:
         places[SERVER] = await checked_place(control, service, allowed)
     for name in plan.failing_poolers:
         endpoint = load_targets[name].endpoint

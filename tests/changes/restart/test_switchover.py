@@ -1,0 +1,226 @@
+"""A standby of the operator's is promoted and a standby again: no commit is lost, whatever happens on the way."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import msgspec
+import psycopg
+import pytest
+from psycopg import sql
+
+from pgtop_tune.base.errors import ClusterProblem, UsageProblem
+from pgtop_tune.changes.restart import switchover
+from pgtop_tune.changes.restart.switchover import PairOutages, switch_back
+from pgtop_tune.cluster.crash import crash, postmaster_at
+from pgtop_tune.cluster.throwaway import Throwaway
+from pgtop_tune.postgres.server.conninfo import resolve
+from tests.changes.server.test_control import ROOT
+from tests.support.by_pg_ctl import run_pg_ctl
+from tests.support.processes import alive, eventually, revert_watchdogs
+from tests.support.server_pair import Pair, made_pair
+from tests.support.servers import Servers, conninfo
+
+SCRIPT = """
+import sys
+import msgspec
+import psycopg
+from pgtop_tune.changes.restart import switchover
+from pgtop_tune.model.instance import ServerPair
+from pgtop_tune.postgres.server.conninfo import resolve
+pair, name, call, written_to = sys.argv[1:]
+calls, real = [], getattr(switchover, name)
+def then_stand_still(*arguments):
+    result = real(*arguments)
+    calls.append(name)
+    if len(calls) == int(call):
+        print("now", flush=True)
+        sys.stdin.read()
+    return result
+setattr(switchover, name, then_stand_still)
+servers = switchover.PairOutages(msgspec.json.decode(pair, type=ServerPair), resolve(written_to))
+with servers.guarded():
+    servers.promote()
+    psycopg.connect(written_to, autocommit=True).execute("INSERT INTO kept VALUES ('on the other one')")
+    servers.restore()
+"""
+
+
+@pytest.fixture(scope="module")
+def pair(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    with ExitStack() as stack:
+        yield made_pair(servers, 18, tmp_path_factory.mktemp("journals"), stack)
+
+
+@pytest.mark.parametrize("major", [14, *(pytest.param(major, marks=pytest.mark.long) for major in (15, 16, 17)), 19])
+async def test_every_major_changes_roles_and_back(servers: Servers, major: int, tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        await check_there_and_back(made_pair(servers, major, tmp_path, stack))
+
+
+async def check_there_and_back(pair: Pair) -> None:
+    outages = await pair.outages()
+    for number in range(2):
+        pair.write(f"before {number}")
+        outages.promote()
+        pair.write(f"meanwhile {number}", to_standby=True)
+        outages.restore()
+        pair.write(f"afterwards {number}")
+        assert eventually(pair.is_whole)
+        assert pair.rows(pair.primary)[-3:] == [f"{when} {number}" for when in ("before", "meanwhile", "afterwards")]
+
+
+async def test_what_is_committed_on_either_server_stays(pair: Pair) -> None:
+    await check_there_and_back(pair)
+
+
+def half_way(pair: Pair, outages: PairOutages) -> None:
+    """Promoted, and left."""
+
+
+def primary_down(pair: Pair, outages: PairOutages) -> None:
+    run_pg_ctl(pair.primary, "stop", "-m", "immediate")
+
+
+def other_killed(pair: Pair, outages: PairOutages) -> None:
+    crash(outages.place.standby)
+
+
+def both_killed(pair: Pair, outages: PairOutages) -> None:
+    crash(outages.place.primary)
+    crash(outages.place.standby)
+
+
+def other_started_by_another(pair: Pair, outages: PairOutages) -> None:
+    """As by a service of the machine: both are up, and the earlier primary knows nobody to follow."""
+    run_pg_ctl(pair.primary, "restart", "-m", "fast", "-l", os.devnull)
+    pair.write("meanwhile", to_standby=True)
+    run_pg_ctl(pair.primary, "stop", "-m", "fast")
+
+
+@pytest.mark.parametrize(
+    "act", [half_way, primary_down, pytest.param(other_killed, marks=pytest.mark.long), both_killed,
+            pytest.param(other_started_by_another, marks=pytest.mark.long)],
+)  # fmt: skip
+async def test_the_way_back_begins_wherever_the_servers_stand(
+    pair: Pair, act: Callable[[Pair, PairOutages], None]
+) -> None:
+    outages = await pair.outages()
+    outages.promote()
+    pair.write(act.__name__, to_standby=True)
+    act(pair, outages)
+    switch_back(outages.place)
+    assert eventually(pair.is_whole)
+    assert act.__name__ in pair.rows(pair.primary)[-2:]
+
+
+@pytest.mark.parametrize(
+    ("name", "call"),
+    [
+        # The primary has ended; the standby is promoted; it is followed.
+        pytest.param("_end", 1, marks=pytest.mark.long), ("promote", 1),
+        pytest.param("_follow", 1, marks=pytest.mark.long),
+        # On the way back: one has ended, both have; both have the file of a standby; the primary is up.
+        pytest.param("_end", 2, marks=pytest.mark.long), ("_end", 3), ("_remove", 2),
+        pytest.param("start_again", 1, marks=pytest.mark.long),
+    ],
+)  # fmt: skip
+async def test_both_have_their_roles_though_we_are_killed_on_the_way(pair: Pair, name: str, call: int) -> None:
+    places = await pair.checked()
+    rows = len(pair.rows(pair.primary))
+    with subprocess.Popen(
+        [sys.executable, "-c", SCRIPT, msgspec.json.encode(places).decode(), name, str(call), conninfo(pair.standby)],
+        cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    ) as program:  # fmt: skip
+        assert program.stdout is not None
+        assert program.stdout.readline() == "now\n"
+        [watchdog] = revert_watchdogs(program.pid)
+        program.send_signal(signal.SIGKILL)
+    assert eventually(lambda: not alive(watchdog))
+    assert eventually(pair.is_whole)
+    is_written = name in {"_remove", "start_again"} or call > 1
+    assert len(pair.rows(pair.primary)) == rows + is_written
+
+
+@contextmanager
+def altered(server: Throwaway, name: str, value: str) -> Iterator[None]:
+    """Another value of a parameter that a reload changes."""
+
+    def set_to(value: str) -> str:
+        with psycopg.connect(conninfo(server), autocommit=True) as connection:
+            [(before,)] = connection.execute("SELECT current_setting(%s)", [name]).fetchall()
+            change = sql.SQL("ALTER SYSTEM SET {} = {}").format(sql.Identifier(name), sql.Literal(value))
+            connection.execute(change)
+            connection.execute("SELECT pg_reload_conf()")
+        return str(before)
+
+    def is_now(value: str) -> bool:
+        with psycopg.connect(conninfo(server)) as connection:
+            return connection.execute("SELECT current_setting(%s)", [name]).fetchall() == [(value,)]
+
+    before = set_to(value)
+    try:
+        assert eventually(lambda: is_now(value))
+        yield
+    finally:
+        set_to(before)
+        assert eventually(lambda: is_now(before))
+
+
+async def test_no_second_primary_is_started(pair: Pair) -> None:
+    """Somebody else has promoted the standby while the primary was down."""
+    outages = await pair.outages()
+    signal_file = Path(str(pair.standby.data_dir)) / "standby.signal"
+    run_pg_ctl(pair.primary, "stop", "-m", "fast")
+    kept = Path(shutil.move(signal_file, pair.directory / "kept"))
+    try:
+        with pytest.raises(ClusterProblem, match="is no standby any more"):
+            switch_back(outages.place)
+        assert postmaster_at(Path(str(pair.primary.data_dir))) is None
+    finally:
+        shutil.move(kept, signal_file)
+    switch_back(outages.place)
+    assert eventually(pair.is_whole)
+
+
+async def test_a_standby_that_lacks_commits_is_not_promoted(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(switchover, "_RECEIVED_S", 0.5)
+    outages = await pair.outages()
+    with altered(pair.standby, "primary_conninfo", f"host={pair.directory} user=nobody"):
+        assert eventually(lambda: not pair.has_roles())
+        pair.write("not on the standby")
+        with pytest.raises(ClusterProblem, match="has not received all WAL"):
+            outages.promote()
+        switch_back(outages.place)
+        assert pair.rows(pair.primary)[-1] == "not on the standby"
+    assert eventually(pair.is_whole)
+
+
+async def test_a_promotion_is_refused_where_it_could_not_be_taken_back(pair: Pair) -> None:
+    pids = [postmaster_at(Path(str(server.data_dir))) for server in (pair.primary, pair.standby)]
+    with pytest.raises(UsageProblem, match=f"outages of {pair.allowed[1]}, which is not allowed"):
+        await pair.checked(pair.allowed[:1])
+    for conninfo_of_plan in (pair.conninfo("any"), resolve(conninfo(pair.primary))):
+        with pytest.raises(UsageProblem, match="names the primary and one standby"):
+            await pair.checked(conninfo=conninfo_of_plan)
+    with psycopg.connect(conninfo(pair.standby)) as connection:
+        [(source,)] = connection.execute("SELECT current_setting('primary_conninfo')").fetchall()
+    for name, value, reason in (
+        ("synchronous_standby_names", "somebody", "would wait for a synchronous standby"),
+        ("recovery_min_apply_delay", "1s", "recovery_min_apply_delay forbid"),
+        ("primary_conninfo", f"{source} password=s3cret", "has a password"),
+    ):
+        with altered(pair.standby, name, value):
+            assert eventually(pair.has_roles)
+            with pytest.raises(UsageProblem, match=reason) as refused:
+                await pair.checked()
+            assert "s3cret" not in str(refused.value)
+    assert eventually(pair.has_roles)
+    assert [postmaster_at(Path(str(server.data_dir))) for server in (pair.primary, pair.standby)] == pids

@@ -116,7 +116,12 @@ def test_the_last_part_of_a_second_counts_though_pgbench_prints_no_line_of_it() 
         spoken += merged.hear(2, BenchProgress(float(second), 200.0, 3.0, 0.5, lag_ms=1.0), 1e12 + 1300 + 1000 * second)
     report = BenchReport(processed=740, failed=2, latency_average_ms=3.0, schedule_lag_ms=1.0)
     spoken += merged.leave(left(2, 1e12 + 5000), report)
-    assert [(line.elapsed_s, round(line.tps)) for line in spoken] == [(2.0, 60 + 140), (3.0, 200), (4.0, 200), (5.0, 200)]
+    assert [(line.elapsed_s, round(line.tps)) for line in spoken] == [
+        (2.0, 60 + 140),
+        (3.0, 200),
+        (4.0, 200),
+        (5.0, 200),
+    ]
     assert (spoken[-1].failed, round(spoken[-1].latency_ms, 3), round(spoken[-1].lag_ms or 0.0, 3)) == (2, 3.0, 1.0)
 
 

@@ -159,7 +159,9 @@ def _limit(part: str, text: str) -> ObjectiveLimit:
         allowed = limit if figure == "mean" else 1.0 - float(figure[1:]) / 100.0
     if not allowed < 1.0 and figure != "mean":
         raise UsageProblem(f"{part.strip()!r} is not an objective", _EXAMPLE)
-    return ObjectiveLimit(text=limit_text, figure=figure, limit=limit, allowed=allowed, script=(script or "").strip('"'))
+    return ObjectiveLimit(
+        text=limit_text, figure=figure, limit=limit, allowed=allowed, script=(script or "").strip('"')
+    )
 
 
 class Judged(Struct, frozen=True):

@@ -171,7 +171,7 @@ def _by_script(result: RunResult) -> list[str]:
     """Return throughput and percentiles of each of several scripts."""
     reports: dict[str, list[ScriptReport]] = {}
     for script, report in zip(result.scripts, () if result.report is None else result.report.scripts, strict=False):
-        # pgbench names scripts with their directories; one that did nothing has no row, and perhaps the name of another.
+        # pgbench names scripts with their directories; one that did nothing has no row, and maybe the name of another.
         if report.processed:
             reports.setdefault(script.name, []).append(report)
     lines = []

@@ -258,11 +258,22 @@ def staying(clients: Sequence[int], now: LoadLevel, next_level: LoadLevel) -> tu
     return tuple(stay)
 
 
-_COUNTS: Final = ("skipped", "retried", "retries")
+class _Clock(Struct):
+    """The clock of a group in the seconds of the run.
+
+    Attributes:
+        offset_s: Its zero.
+        until_s: Time up to which its lines are known.
+        heard: Transactions of these lines.
+    """
+
+    offset_s: float
+    until_s: float
+    heard: float = 0.0
 
 
 class _Tick(Struct):
-    """Sums of a second of the run, or of a group."""
+    """Sums of a second of the run."""
 
     done: float = 0.0
     latency: float = 0.0
@@ -272,34 +283,6 @@ class _Tick(Struct):
     skipped: int | None = None
     retried: int | None = None
     retries: int | None = None
-
-    def add(self, line: BenchProgress, done: float) -> None:
-        """Add transactions of a line."""
-        self.done += done
-        self.latency += done * line.latency_ms
-        self.squares += done * (line.stddev_ms**2 + line.latency_ms**2)
-        if line.lag_ms is not None:
-            self.lag = (self.lag or 0.0) + done * line.lag_ms
-
-    def count(self, line: BenchProgress) -> None:
-        """Add the counts of a line."""
-        self.failed += line.failed
-        for name in _COUNTS:
-            if (count := getattr(line, name)) is not None:
-                setattr(self, name, (getattr(self, name) or 0) + count)
-
-    def unheard(self, report: BenchReport, length_s: float) -> BenchProgress:
-        """Return what a report has beyond these sums as a line, with the report's mean latencies."""
-        counts = {name: count for name in _COUNTS if (count := getattr(report, name)) is not None}
-        line = BenchProgress(
-            elapsed_s=length_s,
-            tps=max((report.processed or 0) - self.done, 0.0) / length_s,
-            latency_ms=report.latency_average_ms or 0.0,
-            stddev_ms=report.latency_stddev_ms or 0.0,
-            failed=(report.failed or 0) - self.failed,
-            lag_ms=report.schedule_lag_ms,
-        )
-        return replace(line, **{name: count - (getattr(self, name) or 0) for name, count in counts.items()})
 
     def line(self, second: int) -> BenchProgress:
         mean_ms = self.latency / self.done if self.done else 0.0
@@ -315,20 +298,6 @@ class _Tick(Struct):
             retried=self.retried,
             retries=self.retries,
         )
-
-
-class _Clock(Struct):
-    """The clock of a group in the seconds of the run.
-
-    Attributes:
-        offset_s: Its zero.
-        until_s: Time up to which its lines are known.
-        heard: Sums of these lines.
-    """
-
-    offset_s: float
-    until_s: float
-    heard: _Tick
 
 
 class MergedProgress:
@@ -359,11 +328,10 @@ class MergedProgress:
             self.zero_ms = began_ms
         if group not in self._clocks:
             offset_s = (began_ms - self.zero_ms) / 1000.0
-            self._clocks[group] = _Clock(offset_s, offset_s, _Tick())
+            self._clocks[group] = _Clock(offset_s, offset_s)
         clock = self._clocks[group]
         before_s, clock.until_s = clock.until_s, clock.offset_s + line.elapsed_s
-        clock.heard.done += line.tps * (clock.until_s - before_s)
-        clock.heard.count(line)
+        clock.heard += line.tps * (clock.until_s - before_s)
         if not self._several:
             self._given = math.ceil(line.elapsed_s)
             return [line]
@@ -381,7 +349,10 @@ class MergedProgress:
             return []
         end_s = ((group.ended_ms or 0) - self.zero_ms) / 1000.0
         if report is not None and end_s > ended.until_s:
-            self._spread(ended.heard.unheard(report, end_s - ended.until_s), ended.until_s, end_s)
+            tps = max((report.processed or 0) - ended.heard, 0.0) / (end_s - ended.until_s)
+            latencies_ms = report.latency_average_ms or 0.0, report.latency_stddev_ms or 0.0
+            line = BenchProgress(end_s, tps, *latencies_ms, lag_ms=report.schedule_lag_ms)
+            self._spread(line, ended.until_s, end_s)
         return self._complete(self._known_until_s() if self._clocks else max(end_s, ended.until_s))
 
     def rest(self, now_ms: float) -> list[BenchProgress]:
@@ -400,8 +371,17 @@ class MergedProgress:
         done = line.tps * length_s
         for second in range(math.floor(from_s) + 1, math.ceil(until_s) + 1):
             share = (min(until_s, second) - max(from_s, second - 1)) / length_s
-            self._tick(second).add(line, done * share)
-        self._tick(math.ceil((from_s + until_s) / 2)).count(line)
+            tick = self._tick(second)
+            tick.done += done * share
+            tick.latency += done * share * line.latency_ms
+            tick.squares += done * share * (line.stddev_ms**2 + line.latency_ms**2)
+            if line.lag_ms is not None:
+                tick.lag = (tick.lag or 0.0) + done * share * line.lag_ms
+        middle = self._tick(math.ceil((from_s + until_s) / 2))
+        middle.failed += line.failed
+        for name in ("skipped", "retried", "retries"):
+            if (count := getattr(line, name)) is not None:
+                setattr(middle, name, (getattr(middle, name) or 0) + count)
 
     def _tick(self, second: int) -> _Tick:
         # A line that comes late counts in the next second.

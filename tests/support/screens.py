@@ -178,7 +178,9 @@ class ScriptedParameters:
     async def apply(self, name: str, value: str | None) -> ParameterChange:
         return (await self.apply_set((WantedParameter(name, value),), Terms()))[0]
 
-    async def apply_set(self, wanted: Sequence[WantedParameter], terms: Terms) -> tuple[ParameterChange, ...]:
+    async def apply_set(
+        self, wanted: Sequence[WantedParameter], terms: Terms, *_: object
+    ) -> tuple[ParameterChange, ...]:
         if self.refuses:
             raise ServerProblem(self.refuses)
         self.terms = terms

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO
 
 import pytest
 from hypothesis import given
@@ -28,7 +27,7 @@ from pgtop_tune.model.bench import (
     RunState,
     Seam,
 )
-from tests.bench.conftest import Watch
+from tests.bench.conftest import Logs, Watch
 from tests.bench.test_runner import over
 from tests.support.processes import alive
 
@@ -125,35 +124,12 @@ def test_the_last_part_of_a_second_counts_though_pgbench_prints_no_line_of_it() 
     assert (round(spoken[-1].latency_ms, 3), round(spoken[-1].lag_ms or 0.0, 3)) == (3.0, 1.0)
 
 
-class Logs:
-    """Every log file of a load, held open, so that it can be counted after the load has removed it."""
-
-    def __init__(self, base: Path) -> None:
-        self._base = base
-        self._files: dict[Path, BinaryIO] = {}
-
-    def look(self) -> None:
-        for path in self._base.glob("*/transactions.*"):
-            if path not in self._files:
-                self._files[path] = path.open("rb")
-
-    def lines(self) -> int:
-        return len(self.latencies_us())
-
-    def latencies_us(self) -> list[int]:
-        contents = [file.read() for file in self._files.values()]
-        for file in self._files.values():
-            file.close()
-        return [int(line.split()[2]) for content in contents for line in content.splitlines()]
-
-
 class Load(Watch):
-    """A watch that holds the log files, and keeps the seams."""
+    """A watch that has the log files, and keeps the seams."""
 
     logs: Logs
 
     def look(self) -> BenchRun:
-        self.logs.look()
         self.seams: list[Seam] = getattr(self, "seams", [])
         sample = self.runner.sample(0.0)
         assert isinstance(sample, BenchSample)
@@ -164,13 +140,11 @@ class Load(Watch):
 
 
 @pytest.fixture
-def load(tables: LoadEndpoint, watch: Callable[..., Watch], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Load:
-    # The files are not given back to the disk while they are read.
-    monkeypatch.setattr("pgtop_tune.bench.transaction_log._find_fallocate", lambda: lambda *words: 0)
+def load(tables: LoadEndpoint, watch: Callable[..., Watch], logs: Logs) -> Load:
     made = watch(tables)
     made.__class__ = Load
     assert isinstance(made, Load)
-    made.logs = Logs(tmp_path)
+    made.logs = logs
     return made
 
 
@@ -178,7 +152,7 @@ def check_counts(load: Load, run: BenchRun) -> None:
     """The report, the seconds of the log and the files themselves have the same transactions."""
     report = load.runner.report
     assert report is not None
-    assert report.processed == sum(second.logged for second in load.latencies) == load.logs.lines() > 0
+    assert report.processed == sum(second.logged for second in load.latencies) == len(load.logs.lines()) > 0
     assert not [group.pid for group in run.groups if group.pid and alive(group.pid)]
 
 

@@ -95,7 +95,7 @@ AllowOutage = Annotated[
     Option(
         "--allow-outage",
         metavar="HOST:PORT",
-        help="Allow the plan to restart or kill this server or pooler of yours on this machine; repeatable.",
+        help="Allow the plan to restart, kill or promote this server or pooler of yours on this machine; repeatable.",
     ),
 ]
 

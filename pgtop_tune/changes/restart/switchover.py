@@ -106,7 +106,9 @@ class PairOutages(ServerOutages):
                 ended = read_state(data)
                 if ended.state != ENDED:
                     # What it committed last may be in its own WAL alone.
-                    raise ClusterProblem(f"{primary.endpoint} crashed as it ended, or runs again: its standby stays one")
+                    raise ClusterProblem(
+                        f"{primary.endpoint} crashed as it ended, or runs again: its standby stays one"
+                    )
                 data.replace(STANDBY_FILE, b"")
             if is_up(primary):
                 raise ClusterProblem(f"{primary.managed} starts {primary.endpoint} by itself", "stop its service first")

@@ -40,9 +40,9 @@ def stand_still(*arguments):
 if sys.argv[2] == "before the kill":
     outages.crash = stand_still
 if sys.argv[2] == "before the start":
-    outages.start_again = stand_still
+    outages.start_until_ready = stand_still
 if sys.argv[2] == "while it starts":
-    outages.until_ready = stand_still
+    start_again.until_ready = stand_still
 servers = outages.ServerOutages(place)
 with servers.guarded():
     servers.kill()

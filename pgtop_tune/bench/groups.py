@@ -201,6 +201,7 @@ class PgbenchGroup:
             self._listener.take_message(self, line)
 
     def _finish(self, status: int | None) -> None:
+        ended_ms = wall_ms()
         try:
             self.read_log(final=True)
         finally:
@@ -209,13 +210,13 @@ class PgbenchGroup:
             self.status = status if status is None or status <= _SIGNALLED else _SIGNALLED - status
             self.over = True
             self.report = parse_report(self.stdout.text())
-            self._close_facts()
+            self._close_facts(ended_ms)
             self.begun.set()
             self._listener.take_end(self)
 
-    def _close_facts(self) -> None:
+    def _close_facts(self, ended_ms: int) -> None:
         """Put the end, and the figures of the report, into the facts."""
-        ended_ms, cpu_s = wall_ms(), self._running.cpu_s
+        cpu_s = self._running.cpu_s
         self.facts = replace(self.facts, ended_ms=ended_ms, network=self._running.network)
         if self.report is not None:
             self.facts = replace(
@@ -263,10 +264,12 @@ class _Clock(Struct):
     Attributes:
         offset_s: Its zero.
         until_s: Time up to which its lines are known.
+        heard: Transactions of these lines.
     """
 
     offset_s: float
     until_s: float
+    heard: float = 0.0
 
 
 class _Tick(Struct):
@@ -328,20 +331,29 @@ class MergedProgress:
             self._clocks[group] = _Clock(offset_s, offset_s)
         clock = self._clocks[group]
         before_s, clock.until_s = clock.until_s, clock.offset_s + line.elapsed_s
+        clock.heard += line.tps * (clock.until_s - before_s)
         if not self._several:
             self._given = math.ceil(line.elapsed_s)
             return [line]
         self._spread(line, before_s, clock.until_s)
         return self._complete(self._known_until_s())
 
-    def leave(self, group: int) -> list[BenchProgress]:
-        """Forget a group that has ended: the others no longer wait for it."""
-        ended = self._clocks.pop(group, None)
-        if ended is None or not self._several:
+    def leave(self, group: ClientGroup, report: BenchReport | None = None) -> list[BenchProgress]:
+        """Forget a group that has ended: the others no longer wait for it.
+
+        Args:
+            report: Its report: pgbench prints no line for its last part of a second.
+        """
+        ended = self._clocks.pop(group.number, None)
+        if ended is None or self.zero_ms is None or not self._several:
             return []
-        if self._clocks:
-            return self._complete(self._known_until_s())
-        return self._complete(float(max(self._ticks, default=self._given)))
+        end_s = ((group.ended_ms or 0) - self.zero_ms) / 1000.0
+        if report is not None and end_s > ended.until_s:
+            tps = max((report.processed or 0) - ended.heard, 0.0) / (end_s - ended.until_s)
+            latencies_ms = report.latency_average_ms or 0.0, report.latency_stddev_ms or 0.0
+            line = BenchProgress(end_s, tps, *latencies_ms, lag_ms=report.schedule_lag_ms)
+            self._spread(line, ended.until_s, end_s)
+        return self._complete(self._known_until_s() if self._clocks else max(end_s, ended.until_s))
 
     def rest(self, now_ms: float) -> list[BenchProgress]:
         """Return the lines of a time without any group."""
@@ -365,11 +377,11 @@ class MergedProgress:
             tick.squares += done * share * (line.stddev_ms**2 + line.latency_ms**2)
             if line.lag_ms is not None:
                 tick.lag = (tick.lag or 0.0) + done * share * line.lag_ms
-        last = self._tick(math.ceil(until_s))
-        last.failed += line.failed
+        middle = self._tick(math.ceil((from_s + until_s) / 2))
+        middle.failed += line.failed
         for name in ("skipped", "retried", "retries"):
             if (count := getattr(line, name)) is not None:
-                setattr(last, name, (getattr(last, name) or 0) + count)
+                setattr(middle, name, (getattr(middle, name) or 0) + count)
 
     def _tick(self, second: int) -> _Tick:
         # A line that comes late counts in the next second.

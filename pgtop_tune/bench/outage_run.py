@@ -300,7 +300,7 @@ class OutageRun(PgbenchRun):
         is_load = clients is self._load
         if is_load:
             self._take_seconds(group)
-            self._give(self._merged.leave(group.facts.number))
+            self._give(self._merged.leave(group.facts, group.report))
         if group.leaving or self._closing.is_set():
             self._waiting_clients += group.forced * self._working(group)
         elif is_load and (group.status == 0 or (group.bounded and self._time_is_over())):

@@ -86,8 +86,8 @@ class _OpenSeam(Struct):
     def take(self, line: BenchProgress) -> None:
         """Take a second of the seam."""
         if self.pace is not None:
-            now, then = (level.rate_per_s or float(level.clients) for level in (self.level, self.before))
-            self.lost += self.pace * min(1.0, now / then if then else 0.0) - line.tps
+            rate, fewer = self.level.rate_per_s, self.level.clients / max(self.before.clients, 1)
+            self.lost += min(self.pace, self.pace * fewer if rate is None else rate) - line.tps
 
 
 class PgbenchRun:
@@ -360,7 +360,7 @@ class PgbenchRun:
             message = failure_words(group.stderr.text(), group.status, self.facts.scripts)
             group.facts = replace(group.facts, problem=message)
         self._tell_groups()
-        self._give(self._merged.leave(group.facts.number))
+        self._give(self._merged.leave(group.facts, group.report))
         if group.leaving or self._closing.is_set():
             return
         running = self._running()
@@ -490,6 +490,8 @@ class PgbenchRun:
                     seam.take(line)
             self._progress.append(replace(line, left_out=True) if is_left_out else line)
             if is_left_out:
+                # The pace of another level is none of the next one.
+                self._pace.clear()
                 self._silences.rest(line, wall_ms())
             else:
                 self._pace.append(line.tps)

@@ -96,17 +96,11 @@ class MachineHalves:
         Args:
             changes: The server's halves, where they say which sets are meant.
         """
-        self._ids += [
-            set_id for set_id in dict.fromkeys(change.set_id for change in changes) if set_id not in self._ids
-        ]
-        with suppress(PgtopError):
-            # `after` tries again, and raises the problem.
-            await self._revert(goes_before_server)
+        await self._try_to_revert(goes_before_server, changes)
 
-    async def before_restart(self) -> None:
-        """Revert the settings that go between the old values of the server and its restart; see `before`."""
-        with suppress(PgtopError):
-            await self._revert(goes_before_restart)
+    async def before_restart(self, changes: Sequence[ParameterChange] = ()) -> None:
+        """Revert the settings that go between the old values of the server and a start with them; see `before`."""
+        await self._try_to_revert(goes_before_restart, changes)
 
     async def after(self) -> Sequence[HostChange]:
         """Revert the rest, and return all reverted changes, those of `before` too.
@@ -117,6 +111,14 @@ class MachineHalves:
         """
         await self._revert(lambda change: True)
         return self.settled
+
+    async def _try_to_revert(self, selects: Callable[[HostChange], bool], changes: Sequence[ParameterChange]) -> None:
+        self._ids += [
+            set_id for set_id in dict.fromkeys(change.set_id for change in changes) if set_id not in self._ids
+        ]
+        with suppress(PgtopError):
+            # `after` tries again, and raises the problem.
+            await self._revert(selects)
 
     async def _revert(self, selects: Callable[[HostChange], bool]) -> None:
         problems: list[PgtopError] = []
@@ -174,13 +176,14 @@ class ChangeSets:
 
         The door to the server orders its parameters, by `selection.parameters_in_order`.
         """
-        if not change_set.settings:
+        if not change_set.of_machine:
             return change_set
         settings = () if self._machine is None else await self._machine.settings()
         current = () if isinstance(settings, Unavailable) else settings
         live = {setting.name: setting.live for setting in current if not isinstance(setting.live, Unavailable)}
-        before, after = around_server(change_set.settings, live)
-        return replace(change_set, settings=before, settings_after=(*after, *change_set.settings_after))
+        restarts = isinstance(self._server, WithRestart)
+        before, after = around_server(change_set.of_machine, live, restarts=restarts)
+        return replace(change_set, settings=before, settings_after=after)
 
     async def apply(self, change_set: ChangeSet, terms: Terms) -> Settled:
         """Make both halves, or none.
@@ -240,7 +243,9 @@ class ChangeSets:
 
         async def make(settled: Settled, terms: Terms) -> Settled:
             assert server is not None
-            return replace(settled, parameters=await server.apply_set(planned.parameters, terms))
+            # Where it does not start with the new values, it gets its pool back before it starts with the old ones.
+            halves = MachineHalves(machine, (settled.set_id,), "the server did not come up")
+            return replace(settled, parameters=await server.apply_set(planned.parameters, terms, halves.before_restart))
 
         has_server = server is not None and bool(planned.parameters or planned.with_restart)
         of_server = [_SetStep(server, make)] if server is not None and has_server else []
@@ -449,13 +454,17 @@ class WithRestart:
         self._anyway = anyway
         self.outcome: RestartOutcome | None = None
 
-    async def apply_set(self, requested: Sequence[WantedParameter], terms: Terms) -> tuple[ParameterChange, ...]:
+    async def apply_set(
+        self, requested: Sequence[WantedParameter], terms: Terms, before_restart: BeforeRestart = nothing_before
+    ) -> tuple[ParameterChange, ...]:
         """See `SetControl.apply_set`.
 
         Raises:
             ServerProblem: The server did not come up with the set; the message holds the log lines that explain it.
         """
-        outcome = self.outcome = await self._restart.apply(requested, terms, self._progress, anyway=self._anyway)
+        outcome = self.outcome = await self._restart.apply(
+            requested, terms, self._progress, before_restart, anyway=self._anyway
+        )
         if outcome.state not in (RestartState.WAITING, RestartState.LEFT):
             check_up(outcome)
         self._progress(joined_notes(outcome.words, outcome.hint))

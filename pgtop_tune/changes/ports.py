@@ -27,7 +27,7 @@ def no_progress(message: str) -> None:
 
 
 BeforeRestart = Callable[[], Awaitable[None]]
-"""A step between the old values of a set, once they are written, and the restart that they need."""
+"""A step between old values, once they are written again, and the start with them."""
 
 
 async def nothing_before() -> None:
@@ -54,6 +54,7 @@ class RestartControl(Protocol):
         requested: Sequence[WantedParameter],
         terms: Terms,
         progress: Callable[[str], None] = no_progress,
+        before_restart: BeforeRestart = nothing_before,
         *,
         anyway: bool = False,
     ) -> RestartOutcome:
@@ -67,6 +68,7 @@ class RestartControl(Protocol):
             requested: May be empty: then only what waits already is taken over.
             terms: As for a set without a restart.
             progress: Takes the next step in a few words; called in the loop this runs in.
+            before_restart: Awaited before a start with the old values.
             anyway: Restart even where a check says that the server would not start: it gets its old values back then.
 
         Raises:
@@ -202,10 +204,13 @@ class AdoptionControl(Protocol):
 class SetControl(Protocol):
     """Several changes as one, pending confirmation if wanted; every call is journaled before it acts."""
 
-    async def apply_set(self, requested: Sequence[WantedParameter], terms: Terms) -> tuple[ParameterChange, ...]:
+    async def apply_set(
+        self, requested: Sequence[WantedParameter], terms: Terms, before_restart: BeforeRestart = nothing_before
+    ) -> tuple[ParameterChange, ...]:
         """Make several changes as one, in the right order, with one reload; all or nothing.
 
-        A pending change reverts at its deadline, when the program ends, and when it is killed.
+        A pending change reverts at its deadline, when the program ends, and when it is killed. `before_restart` is
+        awaited where the server starts with its old values again.
 
         Raises:
             UnsafeChange: A value can lose data and was not unlocked; nothing was changed.

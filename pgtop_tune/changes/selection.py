@@ -106,20 +106,23 @@ def settings_in_order(requested: Sequence[WantedSetting]) -> tuple[WantedSetting
 
 
 def around_server(
-    requested: Sequence[WantedSetting], live: Mapping[str, str]
+    requested: Sequence[WantedSetting], live: Mapping[str, str], *, restarts: bool
 ) -> tuple[tuple[WantedSetting, ...], tuple[WantedSetting, ...]]:
-    """Return the changes made before the server's half of a set, and those made after it: a pool of huge pages gets
-    smaller once the server has left it, and strict accounting begins once the server has given its old memory back.
+    """Return the changes made before the server's half of a set, and those made after it: strict accounting begins once
+    the server has given its old memory back, and a pool of huge pages gets smaller after a half that waits for another
+    restart.
 
     Args:
         requested: Requested settings of the machine.
         live: Values now, by name.
+        restarts: Whether the server's half restarts it: with `huge_pages = try` the server would take the pages of a
+            pool that gets smaller afterwards.
     """
     ordered = settings_in_order(requested)
     after = [
         request
         for request in ordered
-        if _enters_strict(request) or _is_less(request.name, request.value, live.get(request.name))
+        if _enters_strict(request) or (not restarts and _is_less(request.name, request.value, live.get(request.name)))
     ]
     return tuple(request for request in ordered if request not in after), tuple(after)
 
@@ -132,9 +135,10 @@ def goes_before_server(change: HostChange) -> bool:
 
 
 def goes_before_restart(change: HostChange) -> bool:
-    """Return whether a change of the machine is reverted once the server's old values are written, before a restart: a
-    pool of huge pages gets smaller again, which `huge_pages = try` would take."""
-    return _is_less(change.name, change.value_before, change.value)
+    """Return whether a change of the machine is reverted once the server's old values are written, before a start with
+    them: what goes before the server's half, and a pool of huge pages that gets smaller again, which
+    `huge_pages = try` would take."""
+    return goes_before_server(change) or _is_less(change.name, change.value_before, change.value)
 
 
 def _enters_strict(request: WantedSetting) -> bool:

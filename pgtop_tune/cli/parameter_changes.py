@@ -34,6 +34,7 @@ from pgtop_tune.changes.model.change import (
     of_reach,
 )
 from pgtop_tune.changes.model.change_set import ChangeSet, RestartPlan, RestartVerdict, Settled
+from pgtop_tune.changes.ports import SetControl
 from pgtop_tune.changes.restart.control import RestartService
 from pgtop_tune.changes.selection import parameters_in_order
 from pgtop_tune.changes.server.control import PostgresControl
@@ -299,7 +300,8 @@ async def change(conninfo: ConnInfo, request: ChangeRequest) -> int:
         if request.scope is None:
             _show_options(request.parameters, current)
             return 0
-        halves = await _planned(machine, request, current)
+        parameters = WithRestart(control, service, tell, anyway=request.anyway) if request.restart else control
+        halves = await _planned(machine, parameters, request, current)
         _show(control, machine, halves)
         _say_reach(request, current)
         await _say_standby(control, request)
@@ -319,7 +321,6 @@ async def change(conninfo: ConnInfo, request: ChangeRequest) -> int:
         if plan is not None:
             # Huge pages of the same set are there only after its machine's half was made; it is counted again then.
             confirm(plan, yes=request.yes, anyway=request.anyway or bool(request.settings))
-        parameters = control if plan is None else WithRestart(control, service, tell, anyway=request.anyway)
         sets = ChangeSets(parameters if request.parameters else None, machine if halves.of_machine else None)
         pending = PendingSets(sets, lambda event: None, report=complain, at_deadline="")
         await _make(pending, halves, Terms(request.for_s, request.reason, confirmed), service.give_up)
@@ -347,7 +348,9 @@ async def _say_standby(control: PostgresControl, request: ChangeRequest) -> None
             tell(f"{parameter.name} must be at least the primary's value, otherwise this standby does not start")
 
 
-async def _planned(machine: HostControl, request: ChangeRequest, current: dict[str, Parameter]) -> ChangeSet:
+async def _planned(
+    machine: HostControl, door: SetControl, request: ChangeRequest, current: dict[str, Parameter]
+) -> ChangeSet:
     """Return the change set in the order in which it is made; the machine's half is checked."""
     change_set = ChangeSet(
         parameters=parameters_in_order(request.parameters, current),
@@ -358,7 +361,7 @@ async def _planned(machine: HostControl, request: ChangeRequest, current: dict[s
     for settings in filter(None, (request.settings, request.settings_after)):
         await live_settings(machine, settings)
         await machine.check(settings, survive=request.persist)
-    return await ChangeSets(None, machine).plan(change_set)
+    return await ChangeSets(door, machine).plan(change_set)
 
 
 def _show(control: PostgresControl, machine: HostControl, halves: ChangeSet) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -160,7 +160,7 @@ def typed_scripts(
     from_stdin = any(choice.file in _STDIN for choice in choices)
     if from_stdin and sys.stdin.isatty():
         raise UsageProblem("standard input is a terminal", "pipe a script into it, or name a file: -f load.sql")
-    with TemporaryDirectory(prefix="pgtop-tune-") as directory:
+    with TemporaryDirectory(prefix="pgtop-tune-") if from_stdin or builtins else nullcontext("") as directory:
         file = Path(directory) / "stdin.sql"
         if from_stdin:
             file.write_bytes(sys.stdin.buffer.read(LONGEST_BYTES + 1))

@@ -160,13 +160,18 @@ def _by_second(evidence: RunEvidence) -> tuple[LatencyOf, ...]:
 
 
 def _levels(evidence: RunEvidence) -> tuple[LevelResult, ...]:
-    """Return the results by phase, without phases by clients and rate."""
-    spans = evidence.run.spans or _spans(evidence)
+    """Return the results by phase, without phases by clients and rate; () where frames have no change any more."""
+    if not (spans := evidence.run.spans or _spans(evidence)):
+        return ()
     rate = min(evidence.run.sampling_rate, 1.0)
     by_span: list[dict[int, list[LatencySecond]]] = [{} for _ in spans]
+    begins_ms = [span.from_ms for span in spans]
     for histogram in evidence.latencies:
-        # A second belongs to the span in which it begins; the first and the last span have those beside them, too.
-        number = max(bisect_right([span.from_ms for span in spans], 1000 * histogram.second) - 1, 0)
+        # A second belongs to the span in which it begins, or the pause before it ends; the first and the last span
+        # have those beside them, too.
+        number = max(bisect_right(begins_ms, 1000 * histogram.second) - 1, 0)
+        if not spans[number].level.clients:
+            number = bisect_right(begins_ms, 1000 * histogram.second + 999) - 1
         by_span[number].setdefault(histogram.second, []).append(histogram)
     names = dict.fromkeys(span.phase for span in spans)
     results = []

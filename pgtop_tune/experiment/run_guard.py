@@ -137,9 +137,11 @@ class RunGuard:
 
     def _look_at_conditions(self, interval: Interval, now_s: float, *, paused: bool) -> None:
         for index, condition in enumerate(self._conditions):
-            if paused or not condition.wire.crossed(interval):
+            crossed = condition.wire.crossed(interval)
+            if paused or crossed is False:
                 self._crossed_since_s.pop(index, None)
-            elif now_s - self._crossed_since_s.setdefault(index, now_s) >= condition.for_s:
+            # Unknown is neither: the log of a slow load comes in parts, more seconds apart than a wire looks back.
+            elif crossed and now_s - self._crossed_since_s.setdefault(index, now_s) >= condition.for_s:
                 self.ended_for = RunEndedFor(ABORTED, condition.text)
 
 

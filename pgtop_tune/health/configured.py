@@ -14,7 +14,8 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from pgtop_tune.base.errors import UsageProblem
-from pgtop_tune.changes.start.checks import RestartFacts
+from pgtop_tune.base.units import MB
+from pgtop_tune.changes.start.checks import RestartFacts, shared_memory_bytes
 from pgtop_tune.changes.start.next_start import AT_START, NextStart, StartValue, ValuesAfter
 from pgtop_tune.changes.start.rules import start_refusal
 from pgtop_tune.health import needs
@@ -24,9 +25,10 @@ from pgtop_tune.health.needs import is_of_session
 from pgtop_tune.health.questions import CONFIGURED, CONTROL, HBA, START_FILES, ConfiguredLine, StartFile, StartOptions
 from pgtop_tune.health.server_files import settings_of_primary
 from pgtop_tune.model.absence import Reason, Unavailable
+from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.host import HugePages
 from pgtop_tune.model.parameter_values import parse, parse_bool, show
-from pgtop_tune.model.postgres import Parameter, ParameterSample
+from pgtop_tune.model.postgres import Parameter, ParameterSample, PostgresSample
 
 _FILE: Final = "configuration file"
 _COMMAND_LINE: Final = "command line"
@@ -59,10 +61,10 @@ def row_with_value(parameter: Parameter, text: str, source: str, file: str = "")
         elif parameter.vartype in ("integer", "real"):
             integer = parameter.vartype == "integer"
             number = parse(text, parameter.unit, integer=integer)
-            setting, text_shown = (
-                (f"{number:.0f}" if integer else f"{number:g}"),
-                show(number, parameter.unit, integer=integer),
-            )
+            # A mode of files is in octal digits.
+            is_mode = integer and parameter.setting.startswith("0") and parameter.setting != "0"
+            setting = f"{int(number):04o}" if is_mode else f"{number:.0f}" if integer else f"{number:g}"
+            text_shown = setting if is_mode else show(number, parameter.unit, integer=integer)
         elif parameter.vartype == "enum":
             setting = text_shown = _word(parameter, text)
     except UsageProblem:
@@ -102,6 +104,13 @@ def _given(options: Answers[Any]) -> Mapping[str, str]:
     return values
 
 
+def with_parameters(frame: Frame, sample: ParameterSample) -> Frame:
+    """Return a frame of a server with other parameters."""
+    assert isinstance(frame.postgres, PostgresSample)
+    return replace(frame, postgres=replace(frame.postgres, parameters=sample))
+
+
+_SHARED: Final = "shared_memory_size"
 _READ_AT_START: Final = frozenset({"postmaster", "sighup"})
 _NOT_TRIED: Final = Unavailable(Reason.SWITCHED_OFF, "a check runs no program of the server")
 
@@ -121,6 +130,36 @@ def other_values(facts: CheckFacts) -> dict[str, str]:
         if value is not None and row_with_value(row, value, row.source).setting != row.setting:
             next_texts[row.name] = value
     return next_texts
+
+
+def with_values(sample: ParameterSample, texts: Mapping[str, str]) -> ParameterSample:
+    """Return parameters with other values, and the size of the shared memory that comes with them.
+
+    Args:
+        sample: Parameters now.
+        texts: Values by name, as typed or written.
+    """
+    now = {row.name: row for row in sample.parameters}
+    size = shared_memory_bytes(RestartFacts(major=0, values=ValuesAfter(now, texts), dry=_NOT_TRIED))
+    sizes = {} if size is None or _SHARED not in now else {_SHARED: f"{size / MB:.0f}MB"}
+    changed = {name: row_with_value(now[name], text, now[name].source) for name, text in {**sizes, **texts}.items()}
+    return replace(sample, parameters=tuple({**now, **changed}.values()))
+
+
+def at_next_start(facts: CheckFacts) -> tuple[CheckFacts, Mapping[str, str]] | None:
+    """Return the facts with the values that the next start reads, and those of them that are others now; None without
+    any, and where they are not known."""
+    try:
+        next_texts, sample = other_values(facts), facts.have(needs.PARAMETERS)
+    except Missing:
+        return None
+    if not next_texts:
+        return None
+    after = with_values(sample, next_texts)
+    # Whether the server then has huge pages, only its start shows.
+    rows = tuple(row for row in after.parameters if row.name != "huge_pages_status")
+    frame = with_parameters(facts.frames[-1], replace(after, parameters=rows))
+    return replace(facts, frames=(*facts.frames[:-1], frame)), next_texts
 
 
 def restart_facts(facts: CheckFacts, next_texts: Mapping[str, str]) -> RestartFacts:

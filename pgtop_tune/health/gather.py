@@ -17,7 +17,7 @@ from pgtop_tune.changes.start.machine_looks import account_of, with_machine
 from pgtop_tune.changes.start.next_start import NextStart
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Check
-from pgtop_tune.health.configured import as_configured, next_start, other_values
+from pgtop_tune.health.configured import as_configured, next_start, other_values, with_parameters
 from pgtop_tune.health.facts import NOT_ASKED, Answers, CheckFacts, Missing, Question, Refused
 from pgtop_tune.health.questions import CONFIGURED, SCOPED, START_FILES, START_OPTIONS, StartFile
 from pgtop_tune.host.backup_tools import backup_tools
@@ -276,9 +276,7 @@ def _as_configured(frame: Frame, answers: Mapping[str, Answers[Any] | Unavailabl
     sample = sections.parameters(frame)
     if isinstance(sample, Unavailable) or CONFIGURED.name not in answers:
         return frame
-    configured = as_configured(sample, answers[CONFIGURED.name], answers[START_OPTIONS.name])
-    assert isinstance(frame.postgres, PostgresSample)
-    return replace(frame, postgres=replace(frame.postgres, parameters=configured))
+    return with_parameters(frame, as_configured(sample, answers[CONFIGURED.name], answers[START_OPTIONS.name]))
 
 
 def _questions(checks: Sequence[Check]) -> tuple[Question[Any], ...]:

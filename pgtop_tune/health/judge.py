@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from types import MappingProxyType
 from typing import Final
 
@@ -12,8 +13,11 @@ from msgspec.structs import replace
 from pgtop_tune.base.secret import MASK
 from pgtop_tune.base.units import about
 from pgtop_tune.health import needs
-from pgtop_tune.health.check import Check, CheckConfidence, CheckFinding, Fix, Language, Limits, Unknown
+from pgtop_tune.health.check import Check, CheckConfidence, CheckFinding, Evidence, Fix, Language, Limits, Unknown
+from pgtop_tune.health.configured import at_next_start
 from pgtop_tune.health.facts import Answers, CheckFacts, Missing, Question
+from pgtop_tune.health.fixes import by_hand
+from pgtop_tune.health.questions import CONFIGURED
 from pgtop_tune.health.report import SYSTEM_IDENTIFIER, CheckResult, Report
 from pgtop_tune.model.absence import Unavailable
 
@@ -77,6 +81,7 @@ def _without_alter_system(fix: Fix, facts: CheckFacts) -> Fix:
 
 _NOTE_IT: Final = "Save the present value first: it holds a secret, which is not shown here."
 _COMMENTS: Final = {Language.SQL: "-- ", Language.SHELL: "# ", Language.CONFIGURATION: "# "}
+_LATER: Final = "at the next start"
 _YOUNG_S: Final = 86_400.0
 _SHOWN_REASONS: Final = 3
 _OWN: Final = "check_"
@@ -102,13 +107,13 @@ def judge(
     """
     server = needs.SERVER.of(facts)
     known_server = None if isinstance(server, Unavailable) else server
-    young = _young(facts)
+    young, later = _young(facts), at_next_start(facts)
     return Report(
         at_ms=facts.frames[-1].taken_at_ms,
         target=facts.described,
         server="" if known_server is None else f"PostgreSQL {known_server.version}",
         major=None if known_server is None else known_server.version_num // 10_000,
-        results=tuple(_result(check, facts, thresholds.get(check.id, {}), young) for check in checks),
+        results=tuple(_result(check, facts, later, thresholds.get(check.id, {}), young) for check in checks),
         ceilings=() if isinstance(facts.measured, Unavailable) else facts.measured.ceilings,
         not_measured=() if isinstance(facts.measured, Unavailable) else facts.measured.missing,
         identity=tuple(_identity(facts)),
@@ -156,7 +161,13 @@ def _young(facts: CheckFacts) -> bool:
     return age_s is not None and age_s < _YOUNG_S
 
 
-def _result(check: Check, facts: CheckFacts, changed: Limits, young: bool) -> CheckResult:
+def _result(
+    check: Check,
+    facts: CheckFacts,
+    later: tuple[CheckFacts, Mapping[str, str]] | None,
+    changed: Limits,
+    young: bool,
+) -> CheckResult:
     missing = [(need.name, part) for need in check.needs if isinstance(part := need.of(facts), Unavailable)]
     if missing:
         return CheckResult(check, unknowns=(_unknown(*missing[0]),))
@@ -171,12 +182,36 @@ def _result(check: Check, facts: CheckFacts, changed: Limits, young: bool) -> Ch
                 findings.append(outcome)
     except Missing as problem:
         unknowns.append(_unknown(problem.need, problem.reason))
+    if later is not None:
+        findings += tuple(_only_later(check, *later, limits, findings))
     unknowns += _refusals(check, facts)
     findings = [finding.made(lambda unfitted: fitted(unfitted, facts)) for finding in findings]
     if young and check.counts:
         findings = [finding.made(_less_certain) for finding in findings]
     findings.sort(key=lambda finding: -finding.severity.rank)
     return CheckResult(check, tuple(findings), tuple(unknowns))
+
+
+def _only_later(
+    check: Check, facts: CheckFacts, next_texts: Mapping[str, str], limits: Limits, findings: Sequence[CheckFinding]
+) -> Iterator[CheckFinding]:
+    """Yield the findings that the values of the next start bring, or make more severe than those of now."""
+    ranks = dict(sorted((finding.subject, finding.severity.rank) for finding in findings))
+    evidence = tuple(Evidence(f"{name} = {text} {_LATER}", CONFIGURED.source) for name, text in next_texts.items())
+
+    def at_start(finding: CheckFinding) -> CheckFinding:
+        return replace(
+            finding,
+            says=f"{_LATER}: {finding.says}",
+            evidence=(*finding.evidence, *evidence),
+            fix=by_hand(f"Before the next start, set {', '.join(next_texts)} to other values, or back."),
+            subject=f"{finding.subject} {_LATER}".strip() if finding.subject in ranks else finding.subject,
+        )
+
+    with suppress(Missing):
+        for outcome in check.look(facts, limits):
+            if isinstance(outcome, CheckFinding) and outcome.severity.rank > ranks.get(outcome.subject, -1):
+                yield outcome.made(at_start)
 
 
 def _less_certain(finding: CheckFinding) -> CheckFinding:

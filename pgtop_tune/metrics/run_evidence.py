@@ -8,10 +8,10 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise
+from statistics import fmean
 from typing import Final, TypeVar
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.metrics import sections
@@ -113,11 +113,17 @@ class RunEvidence(Struct, frozen=True, dict=True):
     @cached_property
     def steady(self) -> SteadyState:
         """Steady state of pgbench's throughput; a load that changed has none."""
-        state = steady_state([line.tps for line in self.counted])
+        tps = [line.tps for line in self.counted]
         if not self.run.changed:
-            return state
-        reason = "the load changed: see its levels"
-        return replace(state, steady=None, warm_up_s=None, error_tps=None, drift=None, reason=reason)
+            return steady_state(tps)
+        return SteadyState(
+            steady=None,
+            warm_up_s=None,
+            tps=fmean(tps) if tps else None,
+            error_tps=None,
+            drift=None,
+            reason="the load changed: see its levels",
+        )
 
     @cached_property
     def generator(self) -> GeneratorLoad:

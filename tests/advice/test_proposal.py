@@ -225,7 +225,7 @@ def halves_of(
         for name, each in (proposal.settings if restart else proposal.without_restart()).items()
     )
     half = settings_to_make(rows, proposal.plan, lasting=True)
-    before, after = around_server(half.settings, live)
+    before, after = around_server(half.settings, live, restarts=True)
     return before, (*after, *half.settings_after)
 
 

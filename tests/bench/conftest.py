@@ -12,6 +12,7 @@ import pytest
 
 from pgtop_tune.bench.datasets.pgbench_tables import initialise
 from pgtop_tune.bench.locate import Pgbench, find_pgbench, installed_binaries, probe
+from pgtop_tune.bench.places import RunDirectory
 from pgtop_tune.bench.ports import LoadEndpoint
 from pgtop_tune.bench.runner import PgbenchRunner
 from pgtop_tune.cluster.throwaway import Throwaway
@@ -84,3 +85,31 @@ async def watch(tmp_path: Path) -> AsyncIterator[Callable[..., Watch]]:
     for each in made:
         await each.runner.aclose()
     assert list(tmp_path.iterdir()) == []
+
+
+class Logs:
+    """All log files of a test's loads, read when their directory goes: whoever looks for them may be late."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._files: list[bytes] = []
+        # What was read of a log is not given back to the disk, so that it can be read again.
+        monkeypatch.setattr("pgtop_tune.bench.transaction_log._find_fallocate", lambda: lambda *words: 0)
+        remove = RunDirectory.remove
+
+        def read_and_remove(directory: RunDirectory) -> None:
+            self._files += [path.read_bytes() for path in directory.path.glob("transactions.*")]
+            remove(directory)
+
+        monkeypatch.setattr(RunDirectory, "remove", read_and_remove)
+
+    def lines(self) -> list[str]:
+        return [line for file in self._files for line in file.decode().splitlines()]
+
+    def latencies_us(self) -> list[int]:
+        """Of all lines, which must be of transactions that succeeded."""
+        return [int(line.split()[2]) for line in self.lines()]
+
+
+@pytest.fixture
+def logs(monkeypatch: pytest.MonkeyPatch) -> Logs:
+    return Logs(monkeypatch)

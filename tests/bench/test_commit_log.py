@@ -58,7 +58,10 @@ print("progress: 1.0 s, 5.0 tps, lat 1.000 ms stddev 0.100, 0 failed", file=sys.
 time.sleep(60)
 """
 FORGED = f"""#!{sys.executable} -IS
-import sys, time
+import os, sys, time
+if os.path.exists(sys.argv[0] + ".lost"):
+    time.sleep(60)
+open(sys.argv[0] + ".lost", "w").close()
 print("progress: 1.0 s, 5.0 tps, lat 1.000 ms stddev 0.100, 0 failed", file=sys.stderr, flush=True)
 time.sleep(0.2)
 print("pgbench: error: client 0 script 0 aborted in command 0 query 0: FATAL:  terminated", file=sys.stderr)
@@ -66,7 +69,7 @@ for line in ("attempts: again", " again", "again", "attempts: 7 1 0.500", "ready
     print(line, file=sys.stderr, flush=True)
 time.sleep(60)
 """
-"""A server whose words of farewell are those of `process/attempts`."""
+"""A server whose words of farewell are those of `process/attempts`; the client that replaces the first one stays."""
 REFUSED = f"""#!{sys.executable} -IS
 import sys
 print("pgbench: error: connection to server failed: FATAL:  sorry, too many clients already", file=sys.stderr)

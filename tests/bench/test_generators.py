@@ -21,8 +21,9 @@ from pgtop_tune.metrics.run_evidence import RunEvidence
 from pgtop_tune.metrics.run_validity import RULES
 from pgtop_tune.model.bench import BenchRun, LoadSpec, RunState
 from pgtop_tune.model.run_result import Doubt, RunFacts
+from tests.bench.conftest import Logs
 from tests.bench.sshd import Sshd, sshd, why_not
-from tests.bench.test_groups import Load, Logs
+from tests.bench.test_groups import Load
 from tests.bench.test_runner import over
 from tests.bench.test_ssh_place import name_in, processes
 from tests.support.processes import eventually
@@ -37,13 +38,10 @@ def daemons(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Sshd, Ss
 
 
 @pytest.fixture
-async def load(
-    daemons: tuple[Sshd, Sshd], tables: LoadEndpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[Load]:
-    monkeypatch.setattr("pgtop_tune.bench.transaction_log._find_fallocate", lambda: lambda *words: 0)
+async def load(daemons: tuple[Sshd, Sshd], tables: LoadEndpoint, tmp_path: Path, logs: Logs) -> AsyncIterator[Load]:
     places = [SshPlace(daemon.address, daemon.client) for daemon in daemons]
     made = Load(PgbenchRunner(tables, load_places=places, base=tmp_path))
-    made.logs = Logs(tmp_path)
+    made.logs = logs
     yield made
     await made.runner.aclose()
     names = {name_in(group.command) for group in made.look().groups}
@@ -79,12 +77,16 @@ async def test_both_machines_share_the_clients_and_their_logs_are_one(load: Load
 
 
 async def test_a_machine_that_dies_is_a_doubt_and_the_other_s_figures_stand(load: Load) -> None:
-    await load.runner.start(LoadSpec(clients=4, threads=1, duration_s=4))
+    await load.runner.start(LoadSpec(clients=4, threads=1))
     run = await load.until(lambda run: len(load.progress) >= 1)
     [victim] = processes(name_in(run.groups[1].command))
     os.kill(victim, signal.SIGKILL)
-    run = await load.until(over)
-    assert (run.state, run.message) == (RunState.FINISHED, "")
+    await load.until(lambda run: run.groups[1].problem)
+    seconds = len(load.progress)
+    await load.until(lambda run: len(load.progress) >= seconds + 2)
+    await load.runner.stop()
+    run = load.look()
+    assert (run.state, run.message) == (RunState.STOPPED, "")
     assert [bool(group.problem) for group in run.groups] == [False, True]
     report = load.runner.report
     assert report is not None
@@ -96,8 +98,8 @@ async def test_a_machine_that_dies_is_a_doubt_and_the_other_s_figures_stand(load
 
 
 async def test_a_machine_that_gets_no_cpu_is_behind_its_rate_and_named(load: Load, daemons: tuple[Sshd, Sshd]) -> None:
-    await load.runner.start(LoadSpec(clients=2, threads=1, duration_s=5, rate_per_s=1000.0))
-    run = await load.until(lambda run: len(load.progress) >= 1)
+    await load.runner.start(LoadSpec(clients=2, threads=1, duration_s=6, rate_per_s=1000.0))
+    run = await load.until(lambda run: processes(name_in(run.groups[0].command)))
     [victim] = processes(name_in(run.groups[0].command))
     while not over(load.look()):
         # Of half a second it has a moment.

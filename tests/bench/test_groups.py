@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO
 
 import pytest
 from hypothesis import given
@@ -17,8 +16,18 @@ from pgtop_tune.bench.locate import Pgbench
 from pgtop_tune.bench.places import LocalPlace
 from pgtop_tune.bench.ports import LoadEndpoint
 from pgtop_tune.bench.runner import PgbenchRunner
-from pgtop_tune.model.bench import BenchProgress, BenchRun, BenchSample, LoadLevel, LoadSpec, RunState, Seam
-from tests.bench.conftest import Watch
+from pgtop_tune.model.bench import (
+    BenchProgress,
+    BenchReport,
+    BenchRun,
+    BenchSample,
+    ClientGroup,
+    LoadLevel,
+    LoadSpec,
+    RunState,
+    Seam,
+)
+from tests.bench.conftest import Logs, Watch
 from tests.bench.test_runner import over
 from tests.support.processes import alive
 
@@ -51,9 +60,15 @@ def test_with_a_rate_nobody_stays_unless_nothing_changes() -> None:
 lines = st.lists(st.tuples(st.floats(0.2, 2.5), st.floats(0.0, 5000.0)), min_size=1, max_size=12)
 
 
-@given(lines, lines, st.floats(0.0, 3000.0))
+def left(number: int, ended_ms: float) -> ClientGroup:
+    return ClientGroup(
+        number=number, clients=2, rate_per_s=None, threads=1, started_ms=0, command="", ended_ms=round(ended_ms)
+    )
+
+
+@given(lines, lines, st.floats(0.0, 3000.0), st.integers(0, 900), st.integers(0, 5000))
 def test_no_transaction_of_two_groups_is_lost_or_counted_twice(
-    first: list[tuple[float, float]], second: list[tuple[float, float]], later_ms: float
+    first: list[tuple[float, float]], second: list[tuple[float, float]], later_ms: float, longer_ms: int, unheard: int
 ) -> None:
     merged = MergedProgress()
     merged.divide()
@@ -68,8 +83,11 @@ def test_no_transaction_of_two_groups_is_lost_or_counted_twice(
     given_lines: list[BenchProgress] = []
     for at_ms, number, line in sorted(heard, key=lambda row: row[:2]):
         given_lines += merged.hear(number, line, at_ms)
-    given_lines += merged.leave(1) + merged.leave(2)
-    assert sum(line.tps for line in given_lines) == pytest.approx(done, abs=1e-3)
+    of_first = round(sum(length_s * tps for length_s, tps in first))
+    report = BenchReport(processed=of_first + unheard)
+    ended_ms = max(row[0] for row in heard) + longer_ms + 1.0
+    given_lines += merged.leave(left(1, ended_ms), report) + merged.leave(left(2, ended_ms)) + merged.rest(1e12 + 1e5)
+    assert sum(line.tps for line in given_lines) == pytest.approx(done + unheard, abs=1.0)
     assert sum(line.failed for line in given_lines) == len(heard)
     assert [line.elapsed_s for line in given_lines] == [float(number + 1) for number in range(len(given_lines))]
 
@@ -83,39 +101,35 @@ def test_a_group_that_falls_silent_does_not_hide_what_the_others_do() -> None:
     assert spoken[-1].elapsed_s == 8.0
     spoken += merged.hear(1, BenchProgress(8.0, 50.0, 2.0, 0.5), 1e12 + 8000)
     spoken += merged.hear(2, BenchProgress(9.0, 100.0, 2.0, 0.5), 1e12 + 9000)
-    spoken += merged.leave(1) + merged.leave(2)
+    spoken += merged.leave(left(1, 1e12 + 9000)) + merged.leave(left(2, 1e12 + 9000))
     assert sum(line.tps for line in spoken) == pytest.approx(8 * 50.0 + 9 * 100.0)
 
 
-class Logs:
-    """Every log file of a load, held open, so that it can be counted after the load has removed it."""
-
-    def __init__(self, base: Path) -> None:
-        self._base = base
-        self._files: dict[Path, BinaryIO] = {}
-
-    def look(self) -> None:
-        for path in self._base.glob("*/transactions.*"):
-            if path not in self._files:
-                self._files[path] = path.open("rb")
-
-    def lines(self) -> int:
-        return len(self.latencies_us())
-
-    def latencies_us(self) -> list[int]:
-        contents = [file.read() for file in self._files.values()]
-        for file in self._files.values():
-            file.close()
-        return [int(line.split()[2]) for content in contents for line in content.splitlines()]
+def test_the_last_part_of_a_second_counts_though_pgbench_prints_no_line_of_it() -> None:
+    merged = MergedProgress()
+    assert merged.hear(1, BenchProgress(1.0, 200.0, 2.0, 0.5), 1e12 + 1000)
+    merged.divide()
+    # Clients that begin in the middle of a second of the run, and end with one.
+    spoken = merged.leave(left(1, 1e12 + 1300), BenchReport(processed=260, latency_average_ms=2.0))
+    for second in range(1, 4):
+        spoken += merged.hear(2, BenchProgress(float(second), 200.0, 3.0, 0.5, lag_ms=1.0), 1e12 + 1300 + 1000 * second)
+    report = BenchReport(processed=740, latency_average_ms=3.0, schedule_lag_ms=1.0)
+    spoken += merged.leave(left(2, 1e12 + 5000), report)
+    assert [(line.elapsed_s, round(line.tps)) for line in spoken] == [
+        (2.0, 60 + 140),
+        (3.0, 200),
+        (4.0, 200),
+        (5.0, 200),
+    ]
+    assert (round(spoken[-1].latency_ms, 3), round(spoken[-1].lag_ms or 0.0, 3)) == (3.0, 1.0)
 
 
 class Load(Watch):
-    """A watch that holds the log files, and keeps the seams."""
+    """A watch that has the log files, and keeps the seams."""
 
     logs: Logs
 
     def look(self) -> BenchRun:
-        self.logs.look()
         self.seams: list[Seam] = getattr(self, "seams", [])
         sample = self.runner.sample(0.0)
         assert isinstance(sample, BenchSample)
@@ -126,13 +140,11 @@ class Load(Watch):
 
 
 @pytest.fixture
-def load(tables: LoadEndpoint, watch: Callable[..., Watch], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Load:
-    # The files are not given back to the disk while they are read.
-    monkeypatch.setattr("pgtop_tune.bench.transaction_log._find_fallocate", lambda: lambda *words: 0)
+def load(tables: LoadEndpoint, watch: Callable[..., Watch], logs: Logs) -> Load:
     made = watch(tables)
     made.__class__ = Load
     assert isinstance(made, Load)
-    made.logs = Logs(tmp_path)
+    made.logs = logs
     return made
 
 
@@ -140,7 +152,7 @@ def check_counts(load: Load, run: BenchRun) -> None:
     """The report, the seconds of the log and the files themselves have the same transactions."""
     report = load.runner.report
     assert report is not None
-    assert report.processed == sum(second.logged for second in load.latencies) == load.logs.lines() > 0
+    assert report.processed == sum(second.logged for second in load.latencies) == len(load.logs.lines()) > 0
     assert not [group.pid for group in run.groups if group.pid and alive(group.pid)]
 
 

@@ -58,7 +58,7 @@ def four_scripts(chance: random.Random, number: int) -> tuple[int, int | str]:
 def written(directory: Path, draw: Draw, scripts: int) -> tuple[LatencySecond, dict[int, list[int]], int]:
     """A second of two threads as it is read in pieces, what was in it, and how many of its lines were words."""
     chance = random.Random(7)
-    log = TransactionLog(directory, "tx", 2, layout=LogLayout(scripts=scripts))
+    log = TransactionLog(directory, "tx", 2, layout=LogLayout(scripts=scripts), clock=lambda: 0.0)
     truth: dict[int, list[int]] = {}
     words = 0
     paths = [directory / "tx.1", directory / "tx.1.1"]

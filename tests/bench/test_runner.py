@@ -22,7 +22,7 @@ from pgtop_tune.metrics.load import QUANTILES
 from pgtop_tune.metrics.percentiles import WORST_RELATIVE_ERROR, estimates, merge
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.bench import BenchRun, LoadSpec, RunState
-from tests.bench.conftest import Watch, endpoint_of
+from tests.bench.conftest import Logs, Watch, endpoint_of
 from tests.support.processes import alive, eventually
 from tests.support.servers import conninfo
 
@@ -61,22 +61,15 @@ async def test_a_whole_run(tables: LoadEndpoint, pgbench: Pgbench, watch: Make) 
     assert not alive(run.pid)
 
 
-async def test_percentiles_agree_with_numpy_on_the_same_log(
-    tables: LoadEndpoint, watch: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("pgtop_tune.bench.transaction_log._find_fallocate", lambda: lambda *words: 0)
+async def test_percentiles_agree_with_numpy_on_the_same_log(tables: LoadEndpoint, watch: Make, logs: Logs) -> None:
     load = watch(tables)
     await load.runner.start(LoadSpec(clients=4, threads=2, duration_s=2))
-    await load.until(lambda run: load.latencies)
-    files = [path.open("rb") for path in tmp_path.glob("*/transactions.*")]
     await load.until(over)
-    lines = [line.split() for file in files for line in file]
-    for file in files:
-        file.close()
-    assert len(lines) > 500
-    true = np.percentile([int(tokens[2]) for tokens in lines], PER_CENTS)
+    latencies = logs.latencies_us()
+    assert len(latencies) > 500
+    true = np.percentile(latencies, PER_CENTS)
     merged = merge(load.latencies)
-    assert merged.logged == len(lines)
+    assert merged.logged == len(latencies)
     assert estimates(merged.buckets, PER_CENTS, merged.max_us) == pytest.approx(true, rel=WORST_RELATIVE_ERROR)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from statistics import quantiles
-from typing import BinaryIO, Final
+from typing import Final
 
 import pytest
 
@@ -63,29 +63,21 @@ def endpoint(spaces: tuple[Namespace, Namespace], servers: Servers) -> Iterator[
 
 
 class Far(Watch):
-    """A load from over there whose log files over there are held open, so that they outlive the load."""
+    """A load from over there whose log files over there are copied to a directory when they go."""
 
-    def __init__(self, runner: PgbenchRunner) -> None:
+    def __init__(self, runner: PgbenchRunner, copies: Path) -> None:
         super().__init__(runner)
-        self.files: dict[Path, BinaryIO] = {}
+        self._copies = copies
         self.names: set[str] = set()
 
     def look(self) -> BenchRun:
         run = super().look()
         self.names |= {f"{name_in(group.command)}" for group in run.groups}
-        for name in self.names:
-            for path in (path for directory in there(name) for path in directory.glob("transactions.*")):
-                if path not in self.files:
-                    self.files[path] = path.open("rb")
         return run
 
     def far_latencies_us(self) -> list[int]:
         """What pgbench itself wrote on both machines."""
-        contents = []
-        for file in self.files.values():
-            file.seek(0)
-            contents.append(file.read())
-            file.close()
+        contents = [file.read_bytes() for file in self._copies.iterdir()]
         return [int(line.split()[2]) for content in contents for line in content.splitlines()]
 
 
@@ -95,11 +87,14 @@ Begin = Callable[..., Far]
 @pytest.fixture
 def begin(spaces: tuple[Namespace, Namespace], endpoint: LoadEndpoint, tmp_path: Path) -> Iterator[Begin]:
     """Makes loads from both machines; nothing of them may be left afterwards."""
-    keeps = tmp_path / "bin"
+    keeps, copies = tmp_path / "bin", tmp_path / "copies"
     keeps.mkdir()
-    # The logs over there are not given back to the disk after they were sent.
-    (keeps / "fallocate").write_text("#!/bin/sh\n")
-    (keeps / "fallocate").chmod(0o755)
+    copies.mkdir()
+    # The logs over there are not given back to the disk after they were sent, and copied before they are removed.
+    copy = f'for each; do cp "$each"/transactions.* {copies}; done 2>/dev/null'
+    for name, text in (("fallocate", "#!/bin/sh\n"), ("rm", f'#!/bin/sh\n{copy}\nexec /bin/rm "$@"\n')):
+        (keeps / name).write_text(text)
+        (keeps / name).chmod(0o755)
     made: list[Far] = []
     with ExitStack() as stack:
 
@@ -111,7 +106,7 @@ def begin(spaces: tuple[Namespace, Namespace], endpoint: LoadEndpoint, tmp_path:
                 daemons.append(stack.enter_context(sshd(directory, space.there, within=space.within, variables=own)))
             (base := tmp_path / "base").mkdir()
             places = [SshPlace(daemon.address, daemon.client) for daemon in daemons]
-            made.append(Far(PgbenchRunner(endpoint, load_places=places, base=base)))
+            made.append(Far(PgbenchRunner(endpoint, load_places=places, base=base), copies))
             return made[-1]
 
         yield begin

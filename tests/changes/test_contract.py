@@ -32,7 +32,7 @@ from tests.support.makers import ROOT
 from tests.support.quick_server import quick_server
 from tests.support.servers import Servers, conninfo
 from tests.support.undoing import undo_all
-from tests.support.ways import Command, Machine, Screen, kill, way_of
+from tests.support.ways import Command, Machine, Screen, kill, let_an_hour_pass, way_of
 
 WAYS = ("screen", "command")
 PAGES = "vm.nr_hugepages"
@@ -107,14 +107,21 @@ async def test_strict_accounting_is_entered_after_its_limit_was_raised(
 
 @pytest.mark.parametrize(("before", "wanted", "first"), [("0", "20", "machine"), ("40", "20", "server")])
 async def test_pages_are_there_before_the_server_wants_them_and_given_up_after_it_left_them(
-    way: WayOf, shared: Throwaway, machine: Machine, before: str, wanted: str, first: str
+    way: WayOf,
+    shared: Throwaway,
+    machine: Machine,
+    monkeypatch: pytest.MonkeyPatch,
+    before: str,
+    wanted: str,
+    first: str,
 ) -> None:
     machine.path(PAGES).write_text(f"{before}\n")
     second = "server" if first == "machine" else "machine"
     async with way(shared) as operator:
-        await operator.apply((WantedParameter("max_wal_size", "3GB"),), (WantedSetting(PAGES, wanted),), 1.0)
+        await operator.apply((WantedParameter("max_wal_size", "3GB"),), (WantedSetting(PAGES, wanted),), 600.0)
         made = made_at(machine, shared)
         assert made[first] < made[second]
+        let_an_hour_pass(monkeypatch)
         await operator.over()
         reverted = made_at(machine, shared)
         # Going back is the mirror: the half that was made last goes first.
@@ -132,24 +139,28 @@ async def test_a_server_that_refuses_leaves_the_machine_as_it_was(
 
 
 async def test_asynchronous_commits_are_tried_within_a_deadline_and_refused_without_one(
-    way: WayOf, shared: Throwaway, machine: Machine
+    way: WayOf, shared: Throwaway, machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     off = (WantedParameter("synchronous_commit", "off"),)
     async with way(shared) as operator:
         with pytest.raises(PgtopError, match="can lose acknowledged commits"):
             await operator.apply(off, ())
         with pytest.raises(PgtopError, match="can lose the whole cluster"):
-            await operator.apply((WantedParameter("fsync", "0"),), (), 1.0)
-        await operator.apply(off, (), 1.0)
+            await operator.apply((WantedParameter("fsync", "0"),), (), 600.0)
+        await operator.apply(off, (), 600.0)
         assert shown(shared, "synchronous_commit") == "off"
+        let_an_hour_pass(monkeypatch)
         await operator.over()
     assert (shown(shared, "synchronous_commit"), in_force()) == ("on", [])
 
 
-async def test_both_halves_go_back_at_the_deadline(way: WayOf, shared: Throwaway, machine: Machine) -> None:
+async def test_both_halves_go_back_at_the_deadline(
+    way: WayOf, shared: Throwaway, machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with way(shared) as operator:
-        await operator.apply(*BOTH, 1.0)
+        await operator.apply(*BOTH, 600.0)
         assert (machine.value(PAGES), shown(shared, "max_wal_size")) == ("20", "3GB")
+        let_an_hour_pass(monkeypatch)
         await operator.over()
     assert (machine.value(PAGES), shown(shared, "max_wal_size"), in_force()) == ("0", "1GB", [])
 
@@ -253,7 +264,8 @@ async def test_a_failure_that_nobody_foresaw_while_reverting_is_tried_again_and_
 
     monkeypatch.setattr(broken, "revert_set", breaking)
     async with way(shared) as operator:
-        await operator.apply(*BOTH, 1.0)
+        await operator.apply(*BOTH, 600.0)
+        let_an_hour_pass(monkeypatch)
         await until(lambda: in_force() == (["max_wal_size"] if broken is PostgresControl else [PAGES]))
         fails.clear()
         fails.append(False)

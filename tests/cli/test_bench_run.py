@@ -209,10 +209,11 @@ def test_scripts_of_ones_own_with_weights_variables_and_statements(tables: str, 
 
 
 def test_each_of_several_scripts_has_its_throughput_whatever_their_directories(tables: str, tmp_path: Path) -> None:
-    for name in ("often", "seldom"):
+    for name in ("never", "often", "seldom"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "read.sql").write_text("SELECT 1;\n", encoding="utf-8")
-    files = ("-f", f"{tmp_path}/often/read.sql@9", "-f", f"{tmp_path}/seldom/read.sql@1")
+    weights = {"never": 0, "often": 9, "seldom": 1}
+    files = [word for name, weight in weights.items() for word in ("-f", f"{tmp_path}/{name}/read.sql@{weight}")]
     ran = bench(tables, *files, "-c", "1", "-R", "400", "-T", "3", *QUICK, home=tmp_path)
     assert ran.status == 0, ran.err
     often, seldom = (float(text) for text in re.findall(r"^read\.sql: ([0-9.]+) tps, latency", ran.out, re.MULTILINE))

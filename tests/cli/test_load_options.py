@@ -82,6 +82,12 @@ def test_several_of_pgbench_s_scripts_are_mixed(command: type[Struct]) -> None:
     assert not Path(load.spec.scripts[0].file).exists()
 
 
+def test_a_load_without_texts_of_its_own_makes_no_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with typed_load(typed(RunRequest, "--profile", "select-only"), None):
+        assert not list(tmp_path.iterdir()), "a kill would leave it"
+
+
 def test_words_that_contradict_each_other_are_refused() -> None:
     with (
         pytest.raises(UsageProblem, match="--profile contradicts"),

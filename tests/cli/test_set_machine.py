@@ -21,8 +21,8 @@ from pgtop_tune.host.sysctl_files import PATH as DROP_IN
 from pgtop_tune.host.system_settings import path_of
 from tests.cli.runs import PROGRAM, ROOT, environment, run
 from tests.cli.test_set import setting, shown, until
-from tests.support.by_pg_ctl import auto_conf_of, by_pg_ctl
-from tests.support.kernel import kernel, kernel_left_alone, kernel_of_our_own, sysctl
+from tests.support.by_pg_ctl import auto_conf_of, by_pg_ctl, run_pg_ctl
+from tests.support.kernel import NR_HUGEPAGES, kernel, kernel_left_alone, kernel_of_our_own, sysctl
 from tests.support.servers import conninfo
 
 EXPIRE = "vm.dirty_expire_centisecs"
@@ -274,3 +274,35 @@ def test_a_server_is_restarted_into_huge_pages_and_both_it_and_the_kernel_are_re
         assert (shown(server, "huge_pages"), shown(server, "huge_pages_status")) == ("off", "off")
         assert auto_conf_of(server) == files
         assert kernel() == machine
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("gets_larger", [False, True])
+def test_a_server_that_takes_huge_pages_where_there_are_any_has_those_of_its_values(
+    machine: dict[str, str], make_server: Callable[..., Throwaway], tmp_path: Path, gets_larger: bool
+) -> None:
+    before = pool_of("vm.nr_hugepages", MACHINE)
+    if before is None or before.total:
+        pytest.skip("a kernel without huge pages, or with pages of its own")
+    made = make_server(18, shared_buffers="16MB", huge_pages="off")
+    need = int(shown(made, "shared_memory_size_in_huge_pages"))
+    first, second = (0, need) if gets_larger else (need, 0)
+    (MACHINE / NR_HUGEPAGES).write_text(str(first))
+
+    def has_pages() -> bool:
+        return shown(server, "huge_pages_status") == "on"
+
+    with by_pg_ctl(made, huge_pages="try") as server:
+        words = ("set", "max_connections=66", f"vm.nr_hugepages={second}", "--restart", "--yes", "-d", conninfo(server))
+        had_pages = has_pages()
+        ran = run(*words, home=tmp_path, timeout_s=180)
+        assert (ran.status, shown(server, "max_connections")) == (0, "66"), ran.err
+        taken = had_pages or has_pages()
+        assert gets_larger or not has_pages(), ran.out + ran.err
+        run_pg_ctl(server, "stop", "-m", "fast")
+        ran = run("revert", "--all", "--yes", "-d", conninfo(server), home=tmp_path, timeout_s=180)
+        assert (ran.status, shown(server, "max_connections")) == (0, "100"), ran.err
+        assert sysctl("vm.nr_hugepages") == str(first)
+        assert not gets_larger or not has_pages()
+        if not (taken and has_pages() is had_pages):
+            pytest.skip("no room for huge pages here, or another server took them")

@@ -23,6 +23,7 @@ from pgtop_tune.compare.sides.from_records import material_of_records
 from pgtop_tune.compare.sides.material import FactKind
 from pgtop_tune.compare.sides.named_sides import open_all
 from pgtop_tune.compare.statistics.effect import run_noise, runs_effect
+from pgtop_tune.experiment.record import record_of
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.bench import BenchSample
 from pgtop_tune.model.frame import Frame
@@ -33,8 +34,8 @@ from pgtop_tune.model.waits import WaitCount, WaitSample
 from tests.support.frames import EPOCH_MS, backend
 from tests.support.machine_frames import processes
 from tests.support.relation_frames import relations, table
-from tests.support.results import result
-from tests.support.run_frames import run_frames
+from tests.support.results import REPORT, asked, result
+from tests.support.run_frames import evidence, run_frames
 from tests.support.sides import frames, noisy, on_machine, recorded, repeated, side, with_parameter
 
 
@@ -462,3 +463,19 @@ def test_two_protocols_are_two_loads_and_told_as_such() -> None:
         "--under-test load compares them anyway",
     )
     assert not compare(a, b, under_test=["load"]).reasons
+
+
+def test_seconds_that_a_run_leaves_out_count_in_no_figure_but_in_its_transactions() -> None:
+    def lines(second: int) -> dict[str, object]:
+        return {"left_out": 20 < second <= 30}
+
+    def tps(second: int) -> float:
+        return 10.0 if 20 < second <= 30 else 1000.0
+
+    [of_recording] = side(run_frames(tps=tps, lines=lines, seconds=60)).runs
+    made = evidence(tps=tps, lines=lines, seconds=60)
+    record = record_of(asked(), made, REPORT, ("", ""), EPOCH_MS + 60_000)
+    [of_record] = material_of_records([as_json(record)], "a").runs
+    for run in (of_recording, of_record):
+        assert {part / divisor for part, divisor in run.gathered.sums("tps")} == {1000.0}
+    assert of_recording.summary.transactions == 50 * 1000 + 10 * 10

@@ -11,7 +11,7 @@ from pgtop_tune.base.units import UNKNOWN
 from pgtop_tune.compare.reports.result_tables import generator_table, level_table, seam_words
 from pgtop_tune.experiment.record import record_of
 from pgtop_tune.model.absence import Unavailable
-from pgtop_tune.model.bench import ClientGroup, LoadLevel, RunState, Seam
+from pgtop_tune.model.bench import ClientGroup, LoadLevel, PhaseSpan, RunState, Seam
 from pgtop_tune.model.host import MachineLoad, NetworkLoad
 from pgtop_tune.model.outage import AcknowledgedCommits, ClientCommits, OutageResult
 from pgtop_tune.model.run_result import FORMAT, as_json
@@ -176,3 +176,25 @@ def test_machines_of_a_load_have_their_traffic_beside_the_server_s_and_unknown_i
     assert cells[2] == [UNKNOWN] * 7
     assert (table.rows[3][0], cells[3][0]) == ("server", f"{made.server_load.cpus:.2f}")
     assert as_json(made)["groups"][0]["network"]["sent_bytes_per_s"] == 100e6
+
+
+def test_the_mean_of_a_load_that_changed_is_that_of_all_its_seconds() -> None:
+    group = ClientGroup(number=1, clients=2, rate_per_s=None, threads=1, started_ms=EPOCH_MS, command="pgbench")
+    made = evidence(
+        run={"groups": (group, replace(group, number=2, started_ms=EPOCH_MS + 20_000))},
+        tps=lambda second: 9000.0 if second <= 20 else 100.0,
+        lines=lambda second: {"left_out": second in (20, 21)},
+    )
+    record = record_of(asked(), made, replace(REPORT, tps=None), ("", ""), EPOCH_MS + 70_000)
+    assert record.steady.tps == pytest.approx(record.tps)
+    assert record.levels == (), "no frame has the seam"
+
+
+def test_a_second_in_which_a_pause_ends_belongs_to_the_load_after_it() -> None:
+    begins = {"1: hold 30s": (2, 0), "2: pause 10s": (0, 30_000), "3: hold 20s": (2, 40_600)}
+    spans = tuple(PhaseSpan(name, LoadLevel(clients), EPOCH_MS + at_ms) for name, (clients, at_ms) in begins.items())
+    made = evidence(run={"spans": spans})
+    record = record_of(asked(), made, REPORT, ("", ""), EPOCH_MS + 70_000)
+    in_pause = [row.logged for row in made.latencies if 30 <= row.second - EPOCH_MS // 1000 < 40]
+    assert in_pause
+    assert record.levels[1].transactions == sum(in_pause)

@@ -48,6 +48,16 @@ def test_a_pause_of_the_load_trips_no_condition() -> None:
     assert ended_at(RunGuard([abort_condition("tps < 100 for 8s")]), paused) == 38
 
 
+def test_a_slow_load_whose_log_comes_in_parts_seconds_apart_is_ended_by_its_percentiles() -> None:
+    every = frames([line(n, 6.0) for n in range(60)])
+    for n in (15, 40):
+        sample = bench_sample(n)
+        assert sample.latencies
+        every[n] = replace(every[n], bench=replace(every[n].bench, latencies=sample.latencies))
+    assert ended_at(RunGuard([abort_condition("p99 > 0.01ms for 10s")]), every) == 40
+    assert ended_at(RunGuard([abort_condition("p99 > 100s for 10s")]), every) is None
+
+
 def test_the_failed_share_is_in_per_cent_of_all_transactions() -> None:
     every = frames([line(n, 99.0, failed=1 if n < 12 else 4) for n in range(30)])
     assert ended_at(RunGuard([abort_condition("failed > 2% for 3s")]), every) is not None

@@ -375,6 +375,32 @@ class TestNextStart:
     """Values that a reload accepts."""
 
     @pytest.mark.parametrize("major", [14, 18])
+    def test_what_waits_for_a_restart_is_judged_as_well(
+        self, make_server: Callable[..., Throwaway], major: int
+    ) -> None:
+        server = make_server(major)
+
+        def said(*values: str) -> list[str]:
+            with psycopg.connect(conninfo(server), autocommit=True) as admin:
+                for value in ("RESET ALL", *(f"SET {value}" for value in values)):
+                    admin.execute(f"ALTER SYSTEM {value}".encode())
+                admin.execute("SELECT pg_reload_conf()")
+            report = checked(server, "postgres", select=("MEM", "ARC-01", "CON-02", "PLAN-05", "SEC-15"))
+            late = [(check.id, each) for check, each in report.findings if each.says.startswith("at the next start: ")]
+            for _, finding in late:
+                seen = {evidence.says for evidence in finding.evidence}
+                assert seen >= {f"{value} at the next start".replace("'", "") for value in values}
+            return sorted(f"{each.severity} {check}" for check, each in late)
+
+        assert said() == []
+        # 4 TB: more than any machine that runs these tests.
+        assert {"critical MEM-01", "high MEM-02"} <= set(said("shared_buffers = '4TB'"))
+        assert {"critical MEM-01", "warning CON-02"} <= set(said("max_connections = '200000'"))
+        assert said("wal_level = 'minimal'", "max_wal_senders = '0'") == ["warning ARC-01"]
+        assert said("max_worker_processes = '2'") == ["warning PLAN-05", "warning PLAN-05"]
+        assert said("unix_socket_permissions = '0777'") == []
+
+    @pytest.mark.parametrize("major", [14, 18])
     def test_a_server_that_would_not_start_is_found_before(
         self, make_server: Callable[..., Throwaway], major: int
     ) -> None:

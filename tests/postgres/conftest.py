@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from itertools import count
 
 import psycopg
@@ -60,19 +61,20 @@ def role(superuser: Superuser) -> Iterator[Callable[..., str]]:
 
 @pytest.fixture
 def busy() -> object:
-    """Starts statements that do not come back by themselves, in threads; cancelled after the test."""
+    """Starts statements that take long, or come again and again, in threads; cancelled after the test."""
     running: list[tuple[psycopg.Connection[tuple[object, ...]], threading.Thread]] = []
+    over = threading.Event()
 
-    def start(where: str, text: str, *, before: str = "") -> int:
+    def start(where: str, text: str, *, before: str = "", again: bool = False) -> int:
         connection = psycopg.connect(where, autocommit=True)
         if before:
             connection.execute(before.encode())
 
         def run() -> None:
-            try:
+            with suppress(psycopg.Error):
                 connection.execute(text.encode())
-            except psycopg.Error:
-                pass
+                while again and not over.is_set():
+                    connection.execute(text.encode())
 
         thread = threading.Thread(target=run, daemon=True)
         thread.start()
@@ -80,6 +82,7 @@ def busy() -> object:
         return connection.info.backend_pid
 
     yield start
+    over.set()
     for connection, _ in reversed(running):
         connection.cancel_safe()
     for connection, thread in running:

@@ -22,6 +22,8 @@ from tests.support.servers import conninfo
 DEADLINE_S = 60.0
 VARIANTS = (14, 17, 18, 19)
 """Majors whose progress views differ."""
+SLOW = "SET vacuum_cost_delay = '100ms'; SET vacuum_cost_limit = 2"
+"""Makes VACUUM and ANALYZE of some hundred pages last for minutes: they are seen by those who come late, too."""
 Start = Callable[..., int]
 
 
@@ -61,7 +63,7 @@ def filled(request: pytest.FixtureRequest, server_for_major: Callable[[int], Thr
 
 
 async def test_a_vacuum_shows_how_many_blocks_are_done(filled: Throwaway, busy: Start) -> None:
-    pid = busy(conninfo(filled), "VACUUM large", before="SET vacuum_cost_delay = '20ms'; SET vacuum_cost_limit = 40")
+    pid = busy(conninfo(filled), "VACUUM large", before=SLOW)
     row = await progress_of(filled, lambda row: row.command == "VACUUM" and bool(row.done))
     assert (row.pid, row.datname, row.relation, row.phase) == (pid, "postgres", "large", "scanning heap")
     assert row.total is not None
@@ -80,7 +82,7 @@ async def test_an_index_under_way_shows_its_phase(filled: Throwaway, busy: Start
     with psycopg.connect(conninfo(filled), autocommit=True) as connection:
         connection.execute(
             "CREATE OR REPLACE FUNCTION slow(id int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS "
-            "$$ BEGIN IF id % 100 = 0 THEN PERFORM pg_sleep(0.02); END IF; RETURN id; END $$"
+            "$$ BEGIN IF id % 100 = 0 THEN PERFORM pg_sleep(0.2); END IF; RETURN id; END $$"
         )
     pid = busy(
         conninfo(filled), "CREATE INDEX slowly ON large (slow(id))", before="SET max_parallel_maintenance_workers=0"
@@ -95,7 +97,7 @@ async def test_an_index_under_way_shows_its_phase(filled: Throwaway, busy: Start
 
 
 async def test_an_analyze_counts_sampled_blocks(filled: Throwaway, busy: Start) -> None:
-    pid = busy(conninfo(filled), "ANALYZE large", before="SET vacuum_cost_delay = '20ms'; SET vacuum_cost_limit = 20")
+    pid = busy(conninfo(filled), "ANALYZE large", before=SLOW)
     row = await progress_of(filled, lambda row: row.command == "ANALYZE" and bool(row.done))
     assert (row.pid, row.relation, row.phase) == (pid, "large", "acquiring sample rows")
     assert row.total is not None
@@ -124,7 +126,7 @@ async def test_a_relation_of_another_database_is_a_number(filled: Throwaway, bus
         where = conninfo(filled, "elsewhere")
         with psycopg.connect(where, autocommit=True) as connection:
             connection.execute("CREATE TABLE far AS SELECT repeat('x', 200) FROM generate_series(1, 20000)")
-        pid = busy(where, "VACUUM far", before="SET vacuum_cost_delay = '20ms'; SET vacuum_cost_limit = 50")
+        pid = busy(where, "VACUUM far", before=SLOW)
         row = await progress_of(filled, lambda row: row.pid == pid)
         assert row.datname == "elsewhere"
         assert row.relation.isdigit()

@@ -85,18 +85,23 @@ def maker(
             yield program
         finally:
             if program.poll() is None:
-                kill_with_watchdogs(program.pid)
+                _kill(program.pid)
 
 
 def kill_with_watchdogs(pid: int) -> None:
     """A program and the processes that wait for its end, which find no time to act."""
+    assert _kill(pid)
+
+
+def _kill(pid: int) -> list[int]:
+    """Those that waited; none any more where they have reverted its set."""
     watchdogs = revert_watchdogs(pid)
     for watchdog in watchdogs:
         os.kill(watchdog, signal.SIGSTOP)
     os.kill(pid, signal.SIGKILL)
     for watchdog in watchdogs:
         os.kill(watchdog, signal.SIGKILL)
-    assert watchdogs
+    return watchdogs
 
 
 def leave_pending(server: Throwaway, directory: Path, terms: str, **more: object) -> None:
@@ -164,3 +169,9 @@ def begin(programs: Sequence[subprocess.Popen[str]]) -> None:
         assert program.stdin is not None
         program.stdin.write("\n")
         program.stdin.flush()
+
+
+def next_line(program: subprocess.Popen[str]) -> str:
+    """The next line of one of `watchers`, once it has one."""
+    assert program.stdout is not None
+    return program.stdout.readline()

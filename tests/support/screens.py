@@ -178,7 +178,9 @@ class ScriptedParameters:
     async def apply(self, name: str, value: str | None) -> ParameterChange:
         return (await self.apply_set((WantedParameter(name, value),), Terms()))[0]
 
-    async def apply_set(self, wanted: Sequence[WantedParameter], terms: Terms) -> tuple[ParameterChange, ...]:
+    async def apply_set(
+        self, wanted: Sequence[WantedParameter], terms: Terms, *_: object
+    ) -> tuple[ParameterChange, ...]:
         if self.refuses:
             raise ServerProblem(self.refuses)
         self.terms = terms
@@ -419,6 +421,9 @@ async def running_screen(
         source = ScriptedSource([Step(tuple(frames(5)), restart=True)])
     wired = wire(Engine(source), **controls)
     app = PgtopApp(wired, options or ScreenOptions())
+    # What is told stays: a test that comes late finds it, too.
+    notify = app.notify
+    app.notify = lambda message, **more: notify(message, **(more | {"timeout": 600.0}))  # type: ignore[method-assign]
     try:
         async with app.run_test(size=size, notifications=True) as pilot:
             rig = Rig(app, pilot, source, wired)

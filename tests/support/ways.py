@@ -13,6 +13,7 @@ from typing import Any, TypeVar, cast
 import pytest
 
 from pgtop_tune.changes.change_sets import ChangeSets, Undo
+from pgtop_tune.changes.confirm import pending_sets
 from pgtop_tune.changes.confirm.pending_sets import PendingSets
 from pgtop_tune.changes.machine.control import HostControl
 from pgtop_tune.changes.model.change import HostChange, Terms, WantedParameter, WantedSetting
@@ -23,6 +24,7 @@ from pgtop_tune.changes.server.reverts import try_to_revert
 from pgtop_tune.cli import parameter_changes
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.metrics.trip_wires import trip_wire
+from pgtop_tune.process.process_key import boot_clock_s
 from pgtop_tune.runtime.ports import Step
 from pgtop_tune.tui.parameters.changes import Changes
 from tests.postgres.conftest import place
@@ -178,6 +180,11 @@ async def way_of(
         # The program of this operator ends here, and ours lives on: its watchdogs would wait for that.
         for watchdog in revert_watchdogs(os.getpid()):
             os.kill(watchdog, signal.SIGKILL)
+
+
+def let_an_hour_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Brings the deadline of what is pending: until then a test has all the time that a busy machine needs."""
+    monkeypatch.setattr(pending_sets, "boot_clock_s", lambda: boot_clock_s() + 3600.0)
 
 
 def kill(server: Throwaway) -> None:

@@ -56,12 +56,14 @@ class _Attempt(Struct, frozen=True):
         before: The same for those who wait for it.
         endpoints: Where it was.
         log: Of the server, meanwhile.
+        before_restart: Awaited before a start with the old values.
     """
 
     server: ServerBeforeRestart
     before: ServerBefore
     endpoints: tuple[ServerEndpoint, ...]
     log: StartLog
+    before_restart: BeforeRestart
 
 
 class RestartService:
@@ -118,6 +120,7 @@ class RestartService:
         requested: Sequence[WantedParameter],
         terms: Terms,
         progress: Progress = no_progress,
+        before_restart: BeforeRestart = nothing_before,
         *,
         anyway: bool = False,
     ) -> RestartOutcome:
@@ -127,6 +130,7 @@ class RestartService:
             requested: Changes.
             terms: On which they are made.
             progress: Takes the next step in a few words.
+            before_restart: See `RestartControl.apply`.
             anyway: Restart even where a check says that the server would not start.
 
         Raises:
@@ -136,7 +140,7 @@ class RestartService:
             self._begin_waiting()
             if not anyway:
                 check_possible((await self.plan(requested)).checks)
-            attempt = await self._begun(requested)
+            attempt = await self._begun(requested, before_restart)
             _check_reach(attempt.server, requested)
             if self._given_up.is_set():
                 raise ServerProblem("not restarted: nothing was changed")
@@ -205,6 +209,9 @@ class RestartService:
                 tuple(reverted),
                 hint=server_place.command or server_place.why_not,
             )
+        # With a pool of huge pages that another user made smaller it would be down.
+        checked = checks(await asyncio.to_thread(restart_facts, attempt.server, ()))
+        check_possible(checked, last_words="the old values are written: `pgtop-tune set --restart` applies them")
         outcome = await self._restart(attempt, (), progress)
         return replace(outcome, changes=(*await self._as_shown(reverted), *outcome.changes))
 
@@ -249,7 +256,9 @@ class RestartService:
         await self._control.ask(lambda session: check_lists(session, requested))
         return server
 
-    async def _begun(self, requested: Sequence[WantedParameter]) -> _Attempt:
+    async def _begun(
+        self, requested: Sequence[WantedParameter], before_restart: BeforeRestart = nothing_before
+    ) -> _Attempt:
         server = await self._server_before_restart(requested)
         name, instance = await self._control.ask(
             lambda session: (self._control.journal_of(session), server_identity(session))
@@ -268,7 +277,13 @@ class RestartService:
             moves=not changing.isdisjoint(WAYS),
             port=None if port is None else int(port),
         )
-        return _Attempt(server=server, before=before, endpoints=self._control.conninfo.endpoints, log=log)
+        return _Attempt(
+            server=server,
+            before=before,
+            endpoints=self._control.conninfo.endpoints,
+            log=log,
+            before_restart=before_restart,
+        )
 
     def _noted(self, session: OperatorSession) -> None:
         with Journal(self._control.journal_of(session), self._control.directory) as journal:
@@ -371,6 +386,7 @@ class RestartService:
                 )
             if not changed and mend == self._copied:
                 break
+            await attempt.before_restart()
             progress(f"starting the server with the {description}")
             # One that runs, and that we find no way to, has to end first.
             up = await asyncio.to_thread(runs, server_place)

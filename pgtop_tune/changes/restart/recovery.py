@@ -168,7 +168,7 @@ class Policy(Struct, frozen=True, kw_only=True):
     Attributes:
         is_meant: Whether a data directory is the one whose old values are to be restored.
         may_start: Whether its server may be started; asked where the restart was not ours. None for a revert watchdog,
-            which starts none.
+            which starts a server only where our restart has not brought it back.
         may_copy: Whether the copy of postgresql.auto.conf may replace lines that are not as we have left them.
     """
 
@@ -199,6 +199,7 @@ def recover(
     policy: Policy,
     set_id: str = "",
     written: Callable[[frozenset[str]], None] = lambda ids: None,
+    first: Callable[[Sequence[ParameterChange]], None] = lambda changes: None,
 ) -> Recovered | None:
     """Give postgresql.auto.conf of a server that does not run its values from before some changes, and start it if so.
 
@@ -213,6 +214,7 @@ def recover(
         policy: What may be done.
         set_id: As for `elsewhere`.
         written: Takes the ids of the changes whose old values were written.
+        first: Takes the changes before their server is started, or stays down.
 
     Returns:
         The outcome; None where no journal knows a server that is down there.
@@ -224,7 +226,7 @@ def recover(
         if not holds_same_cluster(known_server):
             tell(f"{known_server.server_place.data_directory} holds another cluster now: left alone")
         elif policy.is_meant(known_server):
-            return _recovered(known_server, selection, directory, tell, policy, written)
+            return _recovered(known_server, selection, directory, tell, policy, written, first)
     return None
 
 
@@ -313,6 +315,7 @@ def _recovered(
     tell: Callable[[str], None],
     policy: Policy,
     written: Callable[[frozenset[str]], None],
+    first: Callable[[Sequence[ParameterChange]], None],
 ) -> Recovered:
     server_place = known_server.server_place
     data = Path(server_place.data_directory)
@@ -327,8 +330,14 @@ def _recovered(
             if changed:
                 written(frozenset(change.id for change in chosen))
                 tell(f"the server is down: the old values are restored in {data / FILE_NAME}")
-            is_ours = any(change.with_restart for change in chosen)
-            if policy.may_start is None or not (is_ours or policy.may_start(known_server)):
+            first(chosen)
+            with_restart = [change for change in chosen if change.with_restart]
+            # A restart of ours that never brought the server back has to be carried to its end.
+            is_interrupted = any(
+                change.restart and change.shown_after == change.shown_before for change in with_restart
+            )
+            may_start = is_interrupted if policy.may_start is None else with_restart or policy.may_start(known_server)
+            if not may_start:
                 return _settled_in_file(server_place, journal, chosen, tell)
     except (PermissionError, TimeoutError) as problem:
         raise _out_of_reach(data, problem) from None

@@ -30,7 +30,7 @@ from pgtop_tune.changes.restart.outages import ServerOutages
 from pgtop_tune.changes.restart.recovery import check_recorded, start_command
 from pgtop_tune.changes.restart.start_again import is_up, start_until_ready, watched
 from pgtop_tune.changes.server.session_runner import operator_session
-from pgtop_tune.cluster.crash import signalled, until_gone
+from pgtop_tune.cluster.crash import postmaster_at, signalled, until_gone
 from pgtop_tune.cluster.promotion import (
     ENDED,
     ENDED_AS_STANDBY,
@@ -222,7 +222,12 @@ def _follow(pair: ServerPair) -> None:
 
 
 def _end(server_place: ServerPlace) -> None:
-    """End a server (fast), by its service where that runs it. Raises ClusterProblem where it does not end."""
+    """End a server (fast), by its service where that runs it. Raises ClusterProblem where it does not end.
+
+    A service may start another postmaster at once, which is left alone.
+    """
+    data = Path(server_place.data_directory)
+    pid = postmaster_at(data)
     if server_place.unit and server_place.start:
         run_program(
             ["stop" if word == "start" else word for word in server_place.start],
@@ -230,7 +235,7 @@ def _end(server_place: ServerPlace) -> None:
             as_owner=server_place.as_owner,
         )
     signalled(server_place, signal.SIGINT, _END_S)
-    if is_up(server_place):
+    if pid is not None and postmaster_at(data) == pid:
         raise ClusterProblem(
             f"{server_place.endpoint} did not end within {_END_S:.0f} s", f"later: {start_command(server_place)}"
         )

@@ -136,7 +136,9 @@ class PostgresControl:
         """Make a set of one; `message` says plainly when the value is written but not what sessions have."""
         return (await self.apply_set((WantedParameter(name, value),), Terms()))[0]
 
-    async def apply_set(self, requested: Sequence[WantedParameter], terms: Terms) -> tuple[ParameterChange, ...]:
+    async def apply_set(
+        self, requested: Sequence[WantedParameter], terms: Terms, before_restart: BeforeRestart = nothing_before
+    ) -> tuple[ParameterChange, ...]:
         """See `change_set.make`; in the right order, and pending confirmation if the terms have a deadline.
 
         A pending set is reverted at its deadline, when we end without confirming it, and by a process of its

@@ -80,7 +80,7 @@ class RestartFacts(Struct, frozen=True):
         group_bytes: The limit of the server's control group, which does not count huge pages (cgroup-v2.rst,
             memory_hugetlb_accounting); None for none.
         pool: Huge pages of the size that the server would use; None where there are none or they are another machine's.
-        held_pages: Huge pages that the running server gives back when it ends.
+        held_pages: Huge pages that the running server gives back when it ends, and that the kernel adds on demand.
         in_recovery: True for a standby.
         primary: Values of its primary by name, as pg_control keeps them; empty where not known.
         standbys: Number of standbys that stream from it.
@@ -108,15 +108,22 @@ def checks(facts: RestartFacts) -> tuple[RestartCheck, ...]:
     return tuple(check for rule in _RULES if (check := rule(facts)) is not None)
 
 
-def check_possible(checked: Iterable[RestartCheck], apart_from: str = "") -> None:
+def check_possible(
+    checked: Iterable[RestartCheck], apart_from: str = "", last_words: str = "nothing was changed"
+) -> None:
     """Make sure that no check says that the server would not start.
 
+    Args:
+        checked: The checks.
+        apart_from: Subject of a check that does not count.
+        last_words: Of the hint.
+
     Raises:
-        ServerProblem: A check does, and its subject is not `apart_from`; nothing was changed.
+        ServerProblem: A check does.
     """
     for check in checked:
         if check.verdict is RestartVerdict.IMPOSSIBLE and check.subject != apart_from:
-            raise ServerProblem(check.words, joined_notes(check.hint, "nothing was changed"))
+            raise ServerProblem(check.words, joined_notes(check.hint, last_words))
 
 
 def _files(facts: RestartFacts) -> RestartCheck:

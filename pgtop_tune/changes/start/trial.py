@@ -178,7 +178,7 @@ def restart_facts(
         memory_bytes=memory_bytes,
         group_bytes=group_bytes,
         pool=pool,
-        held_pages=_held(server, pool),
+        held_pages=_held(server, pool) + _overcommitted(pool),
         in_recovery=server.in_recovery,
         primary=_primary(server.server_place) if server.in_recovery and here else None,
         standbys=server.standbys,
@@ -277,6 +277,15 @@ def _pool(page_bytes: int) -> HugePages | None:
         return None
     pools = with_pools(default, (page_bytes,) if page_bytes else (), lambda path: read_once(f"/{path}"))
     return next((pool for pool in pools if not page_bytes or pool.page_bytes == page_bytes), None)
+
+
+def _overcommitted(pool: HugePages | None) -> int:
+    """Return the pages that the kernel adds to a pool on demand."""
+    try:
+        size = 0 if pool is None else pool.page_bytes // 1024
+        return int(read_once(f"/sys/kernel/mm/hugepages/hugepages-{size}kB/nr_overcommit_hugepages"))
+    except (OSError, ValueError):
+        return 0
 
 
 def _held(server: ServerBeforeRestart, pool: HugePages | None) -> int:

@@ -146,7 +146,9 @@ def frame_sums(interval: Interval, seconds: float, *, loaded: bool) -> Found:
 
 
 def line_sums(line: BenchProgress, seconds: float) -> tuple[tuple[str, float, float], ...]:
-    """Return the sums of a progress line of pgbench, as `frame_sums` does."""
+    """Return the sums of a progress line of pgbench, as `frame_sums` does; none of a line that no figure includes."""
+    if line.left_out:
+        return ()
     done = line.tps * seconds
     return (
         (TPS, done, seconds),

@@ -9,7 +9,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from pgtop_tune.base import units
-from pgtop_tune.compare.sides.figures import FAILED, LATENCY, PERCENTILES, TPS, frame_sums, line_sums, settling
+from pgtop_tune.compare.sides.figures import LATENCY, PERCENTILES, TPS, frame_sums, line_sums, settling
 from pgtop_tune.compare.sides.fingerprint import TOOL, FactsSeen
 from pgtop_tune.compare.sides.material import (
     BUDGET_S,
@@ -190,6 +190,8 @@ class _RunReading:
         self._judged: list[Frame] = [] if before is None else [thin(before)]
         self._newest: Frame | None = None
         self._elapsed_s = 0.0
+        self._done = 0.0
+        self._failed = 0
         self._folded = False
         self._statements = StatementsSeen()
 
@@ -229,8 +231,8 @@ class _RunReading:
             seconds = max(line.elapsed_s - self._elapsed_s, 0.0)
             at_s = self._elapsed_s
             self._elapsed_s = max(line.elapsed_s, self._elapsed_s)
-            if line.left_out:
-                continue
+            self._done += line.tps * seconds
+            self._failed += line.failed
             for figure, part, divisor in line_sums(line, seconds):
                 gathered.add(figure, at_s, part, divisor)
         so_far_s = self._ended_s - (self._began_s or 0.0)
@@ -284,7 +286,7 @@ class _RunReading:
             at_cap={f"{disk}: {self._reached[disk]}": count for disk, count in self._at_cap.items()},
             findings=self._findings(),
             doubts=() if last is None else self._doubts(last),
-            summary=Summary() if last is None else _summary(last, gathered),
+            summary=Summary() if last is None else _summary(last, gathered, self._done, self._failed),
             spec=None if last is None else spec_of(last),
             scripts=() if last is None else tuple(filter(None, last.script_hashes)),
             statements=self._statements,
@@ -366,11 +368,9 @@ def spec_of(run: BenchRun) -> LoadSpec | None:
     )
 
 
-def _summary(run: BenchRun, gathered: Gathered) -> Summary:
+def _summary(run: BenchRun, gathered: Gathered, done: float, failed: int) -> Summary:
     merged = merge(gathered.latencies())
     quantiles = {figure.id: figure.quantile.of(merged) for figure in PERCENTILES if figure.quantile is not None}
-    done = sum(part for part, _ in gathered.sums(TPS))
-    failed = sum(part for part, _ in gathered.sums(FAILED)) / 100.0
     return Summary(
         state=str(
             RunState.FINISHED if run.complete or (run.until_stopped and run.state is RunState.RUNNING) else run.state
@@ -381,6 +381,6 @@ def _summary(run: BenchRun, gathered: Gathered) -> Summary:
         p95_ms=quantiles["p95"],
         p99_ms=quantiles["p99"],
         transactions=round(done) if done else None,
-        failed=round(failed) if done else None,
+        failed=failed if done else None,
         message=run.message,
     )

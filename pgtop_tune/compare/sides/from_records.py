@@ -69,6 +69,7 @@ class _ProgressRecord(Struct, frozen=True):
     tps: Number | None = None
     latency_ms: Number | None = None
     failed: Number = 0.0
+    left_out: bool = False
 
 
 class _LatencyRecord(Struct, frozen=True):
@@ -282,13 +283,14 @@ def _run(record: RunRecord) -> ComparedRun:
     for line in record.progress[:_MOST_SECONDS]:
         if line.tps is None or not elapsed_s < line.elapsed_s <= _MOST_SECONDS:
             continue
-        seconds = line.elapsed_s - elapsed_s
-        done = line.tps * seconds
-        gathered.add(TPS, elapsed_s, done, seconds)
+        seconds, elapsed_s = line.elapsed_s - elapsed_s, line.elapsed_s
+        if line.left_out:
+            continue
+        at_s, done = elapsed_s - seconds, line.tps * seconds
+        gathered.add(TPS, at_s, done, seconds)
         if line.latency_ms is not None:
-            gathered.add(LATENCY, elapsed_s, line.latency_ms * done, done)
-        gathered.add(FAILED, elapsed_s, 100.0 * line.failed, done + line.failed)
-        elapsed_s = line.elapsed_s
+            gathered.add(LATENCY, at_s, line.latency_ms * done, done)
+        gathered.add(FAILED, at_s, 100.0 * line.failed, done + line.failed)
     exact = _take_latencies(gathered, record)
     warm_up_s, steady, reason = settling(gathered)
     summary = _summary(record)

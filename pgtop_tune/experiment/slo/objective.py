@@ -29,9 +29,11 @@ from pgtop_tune.metrics.percentiles import Buckets, bucket_edges, merge, merge_s
 from pgtop_tune.model.bench import LatencySecond, ScriptLatencies
 
 _TERM: Final = re.compile(
-    r"\s*(?:(p\d{1,2}(?:\.\d{1,3})?|mean)|(failed))(?:\s+of\s+(\S+))?\s*<=?\s*(\d{1,12}(?:\.\d{1,6})?)\s*(us|ms|s|m|%)\s*",
+    r"\s*(?:(p\d{1,2}(?:\.\d{1,3})?|mean)|(failed))(?:\s+of\s+(\"[^\"]+\"|\S+))?\s*<=?\s*(\d{1,12}(?:\.\d{1,6})?)\s*(us|ms|s|m|%)\s*",
     re.IGNORECASE,
 )
+_AND: Final = re.compile(r'\s+and\s+(?=(?:[^"]*"[^"]*")*[^"]*\Z)', re.IGNORECASE)
+"""Outside of quotes, which a name of a script with blanks needs."""
 _EXAMPLE: Final = "write for example 'p99 < 20ms', 'p95 of new-order < 1s' or 'mean < 5ms and failed < 0.1%'"
 _FEWEST_DEGREES: Final = 5
 _APART: Final = 3.0
@@ -138,7 +140,7 @@ def parse_objective(text: str) -> tuple[ObjectiveLimit, ...]:
     Raises:
         UsageProblem: It is not of that form.
     """
-    return tuple(_limit(part, text) for part in re.split(r"\s+and\s+", text.strip(), flags=re.IGNORECASE))
+    return tuple(_limit(part, text) for part in _AND.split(text.strip()))
 
 
 def _limit(part: str, text: str) -> ObjectiveLimit:
@@ -157,7 +159,9 @@ def _limit(part: str, text: str) -> ObjectiveLimit:
         allowed = limit if figure == "mean" else 1.0 - float(figure[1:]) / 100.0
     if not allowed < 1.0 and figure != "mean":
         raise UsageProblem(f"{part.strip()!r} is not an objective", _EXAMPLE)
-    return ObjectiveLimit(text=limit_text, figure=figure, limit=limit, allowed=allowed, script=script or "")
+    return ObjectiveLimit(
+        text=limit_text, figure=figure, limit=limit, allowed=allowed, script=(script or "").strip('"')
+    )
 
 
 class Judged(Struct, frozen=True):

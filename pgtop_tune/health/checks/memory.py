@@ -12,7 +12,7 @@ from pgtop_tune.base.units import GB, MB, about, count, duration, share_of
 from pgtop_tune.changes.start.next_start import AT_START
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Check, CheckFinding, Evidence, Findings, Fix, Limits, Severity, Threshold, Unknown
-from pgtop_tune.health.configured import row_with_value
+from pgtop_tune.health.configured import row_with_value, with_values
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import by_hand, set_parameter, set_several
 from pgtop_tune.health.machine_figures import HugePageUse, huge_pages_used, kernel_page_bytes, memory
@@ -134,7 +134,7 @@ def _lowering(facts: CheckFacts, names: Sequence[str], ends: Callable[[Parameter
     lower = {name: value for name in dict.fromkeys(names) if (value := _lower(facts, name)) is not None}
 
     def is_enough(changes: Mapping[str, str]) -> bool:
-        return ends(_changed(facts, changes))
+        return ends(Parameters(with_values(facts.have(needs.PARAMETERS), changes)))
 
     for name, value in lower.items():
         if is_enough({name: value}):
@@ -161,17 +161,6 @@ def _lower(facts: CheckFacts, name: str) -> str | None:
     fix = advised_or(facts, name, row.boot_val or row.setting)
     is_lower = fix.parameter is not None and _number(row, fix.parameter[1]) < _number(row, row.setting)
     return fix.parameter[1] if fix.parameter is not None and is_lower else None
-
-
-def _changed(facts: CheckFacts, changes: Mapping[str, str]) -> Parameters:
-    """Return the parameters with other values, as the server would have them."""
-    rows = {row.name: row for row in facts.have(needs.PARAMETERS).parameters}
-    changed = {name: row_with_value(rows[name], value, rows[name].source) for name, value in changes.items()}
-    shared = rows.get("shared_memory_size")
-    if shared is not None and "shared_buffers" in changed:
-        freed = _number(rows["shared_buffers"]) - _number(changed["shared_buffers"])
-        changed[shared.name] = row_with_value(shared, f"{max(_number(shared) - freed, 0) / MB:.0f}MB", shared.source)
-    return Parameters(ParameterSample(0.0, tuple((rows | changed).values())))
 
 
 def _is_within(facts: CheckFacts, server: Parameters, limits: Limits) -> bool:

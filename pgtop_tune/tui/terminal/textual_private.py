@@ -246,7 +246,9 @@ def announce_resume(driver: LinuxDriver) -> None:
 
 def drop_queued_output(driver: LinuxDriver) -> None:
     """`LinuxDriver._writer_thread`, `WriterThread._queue`: a full queue blocks Textual's loop. From any thread."""
-    if driver._writer_thread is not None:
+    if thread := driver._writer_thread:
         with contextlib.suppress(queue.Empty):
-            while True:
-                driver._writer_thread._queue.get_nowait()
+            while thread._queue.get_nowait() is not None:
+                pass
+            # The order to end: whoever leaves waits for the thread.
+            thread._queue.put(None)

@@ -27,7 +27,7 @@ from tests.cli.test_set_moving import started
 from tests.host.made_machine import SWAPPINESS
 from tests.postgres.conftest import place
 from tests.support.machine_tree import USUAL, write
-from tests.support.makers import begin, kill_with_watchdogs, leave_pending, maker, watchers
+from tests.support.makers import begin, kill_with_watchdogs, leave_pending, maker, next_line, watchers
 from tests.support.processes import eventually
 from tests.support.servers import conninfo
 from tests.support.undoing import undo_all
@@ -156,12 +156,14 @@ async def test_a_program_that_hangs_does_not_keep_its_set_beyond_the_deadline(
 
 async def test_of_two_programs_that_start_at_once_one_adopts(server: Throwaway, tmp_path: Path) -> None:
     with watchers(server, tmp_path, 2) as programs:
-        # Long enough for both to connect on a machine full of other work.
-        await asyncio.to_thread(leave_pending, server, tmp_path, "Terms(keep_within_s=6.0)")
+        await asyncio.to_thread(leave_pending, server, tmp_path, "Terms(keep_within_s=600.0)")
         begin(programs)
+        lines = [await asyncio.to_thread(next_line, each) for each in programs]
+        (adopter,) = (each for each, line in zip(programs, lines, strict=True) if "confirm it, or it reverts" in line)
+        assert len([line for line in lines if "is pending confirmation by" in line]) == 1
+        assert adoptions(tmp_path) == 1
+        adopter.kill()
         await until(lambda: not of_server(tmp_path).in_force)
-        assert [each.poll() for each in programs] == [None, None]
-    assert adoptions(tmp_path) == 1
     assert times_reverted(tmp_path, "work_mem") == 1
 
 

@@ -41,10 +41,12 @@ def test_strict_accounting_is_left_first() -> None:
         ("vm.overcommit_memory=0", False),
     ],
 )
-def test_pools_get_smaller_and_strict_accounting_begins_after_the_server_has_given_its_memory_back(
-    word: str, is_after: bool
+@pytest.mark.parametrize("restarts", [False, True])
+def test_pools_get_smaller_before_a_restart_and_strict_accounting_begins_after_the_server_has_given_its_memory_back(
+    word: str, is_after: bool, restarts: bool
 ) -> None:
+    is_after = is_after and (word == "vm.overcommit_memory=2" or not restarts)
     live = {"vm.nr_hugepages": "100", "hugepages-1048576kB/nr_hugepages": "4", "vm.swappiness": "60"}
     setting, ratio = _wanted(word), _wanted("vm.overcommit_ratio=90")
     expected = ((ratio,), (setting,)) if is_after else (tuple(settings_in_order([ratio, setting])), ())
-    assert around_server([setting, ratio], live) == expected
+    assert around_server([setting, ratio], live, restarts=restarts) == expected

@@ -240,6 +240,57 @@ async def test_a_pool_of_huge_pages_is_smaller_again_before_a_restart_that_would
     await service.aclose()
 
 
+async def test_a_revert_restarts_no_server_that_would_not_come_up(own: Throwaway, tmp_path: Path) -> None:
+    control = control_of(own, tmp_path)
+    service = RestartService(control, own.restart)
+    made = (await service.apply([WantedParameter("max_connections", "66")], Terms())).changes
+    async with await psycopg.AsyncConnection.connect(conninfo(own), autocommit=True) as other:
+        await other.execute("ALTER SYSTEM SET shared_buffers = '900GB'")
+        await other.execute("SELECT pg_reload_conf()")
+        with pytest.raises(ServerProblem, match="more than the machine has") as refused:
+            await service.revert_set(made[0].set_key)
+        assert "the old values are written" in (refused.value.hint or "")
+        assert shown(own, "max_connections") == "66"
+        await other.execute("ALTER SYSTEM RESET shared_buffers")
+        await other.execute("SELECT pg_reload_conf()")
+    assert (await service.apply((), Terms())).state is RestartState.CAME_UP
+    assert shown(own, "max_connections") == "100"
+    await service.aclose()
+    await control.aclose()
+
+
+@pytest.mark.parametrize("starts", [True, False])
+async def test_a_pool_of_huge_pages_is_smaller_before_the_restart_of_its_set_and_as_before_for_the_old_values(
+    own: Throwaway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, starts: bool
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    machine = Machine(tmp_path / "root")
+    machine.path("vm.nr_hugepages").write_text("30\n")
+    pools: list[str] = []
+
+    def restart() -> None:
+        pools.append(machine.value("vm.nr_hugepages"))
+        own.restart()
+
+    control = PostgresControl(place(own))
+    service = RestartService(control, restart)
+    sets = ChangeSets(WithRestart(control, service, lambda words: None, anyway=True), machine)
+    parameters = (WantedParameter("max_connections", "66"),) if starts else TOO_MUCH
+    change_set = ChangeSet(parameters=parameters, settings=(WantedSetting("vm.nr_hugepages", "20"),))
+    if starts:
+        (await sets.revert((await sets.apply(change_set, Terms())).set_id)).checked()
+        assert pools == ["20", "30"]
+    else:
+        with pytest.raises(ServerProblem, match="runs with its old values"):
+            await sets.apply(change_set, Terms())
+        assert pools == ["20", "30"]
+        assert machine.value("vm.nr_hugepages") == "30"
+    assert await control.in_force() == ()
+    assert await machine.in_force() == ()
+    await service.aclose()
+    await control.aclose()
+
+
 async def test_on_trial_a_second_restart_brings_the_old_values_back(own: Throwaway, tmp_path: Path) -> None:
     control = control_of(own, tmp_path)
     service = RestartService(control, own.restart)
@@ -311,9 +362,10 @@ DYING: Final = """
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("by_watchdog", [False, True])
 @pytest.mark.parametrize("step", ["restarting", "does not come up", "starting the server"])
 def test_after_a_kill_in_the_middle_reverting_brings_the_server_back(
-    make_server: Callable[..., Throwaway], tmp_path: Path, step: str
+    make_server: Callable[..., Throwaway], tmp_path: Path, step: str, by_watchdog: bool
 ) -> None:
     with by_pg_ctl(make_server()) as server:
         before = auto_conf_of(server)
@@ -333,7 +385,7 @@ def test_after_a_kill_in_the_middle_reverting_brings_the_server_back(
         while pid_of(Path(str(server.data_dir))) is not None:
             assert time.monotonic() < deadline
             time.sleep(0.05)
-        policy = Policy(is_meant=lambda known: known.alone, may_start=lambda known: False)
+        policy = Policy(is_meant=lambda known: known.alone, may_start=None if by_watchdog else lambda known: False)
         recovered = recover(place(server), everything, tmp_path, print, policy)
         # The restart was ours: nobody is asked.
         assert recovered is not None

@@ -21,6 +21,12 @@ def test_limits_of_an_objective_in_their_units() -> None:
     assert failed.allowed == pytest.approx(0.001)
 
 
+def test_a_name_with_blanks_stands_in_quotes() -> None:
+    quoted, plain = parse_objective('p99 of "bread and butter.sql" < 20ms and mean of other.sql < 5ms')
+    assert (quoted.script, plain.script) == ("bread and butter.sql", "other.sql")
+    assert quoted.text == 'p99 of "bread and butter.sql" < 20ms'
+
+
 @pytest.mark.parametrize(
     "text",
     ["", "p99", "p99 > 20ms", "p99 < 20", "p99 < 20%", "failed < 5ms", "p99 < 0ms", "tps < 5ms", "p99 < 1ms and"],

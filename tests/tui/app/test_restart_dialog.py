@@ -54,7 +54,7 @@ class ScriptedRestart:
         wanted: Sequence[WantedParameter],
         terms: Terms,
         progress: Callable[[str], None] = no_progress,
-        *,
+        *_: object,
         anyway: bool = False,
     ) -> RestartOutcome:
         self.asked.append((tuple(wanted), anyway))

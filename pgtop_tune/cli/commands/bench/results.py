@@ -171,8 +171,9 @@ def _by_script(result: RunResult) -> list[str]:
     """Return throughput and percentiles of each of several scripts."""
     reports: dict[str, list[ScriptReport]] = {}
     for script, report in zip(result.scripts, () if result.report is None else result.report.scripts, strict=False):
-        # pgbench names scripts with their directories.
-        reports.setdefault(script.name, []).append(report)
+        # pgbench names scripts with their directories; one that did nothing has no row, and maybe the name of another.
+        if report.processed:
+            reports.setdefault(script.name, []).append(report)
     lines = []
     for row in result.by_script:
         done = reports[row.part].pop(0).processed if reports.get(row.part) else None

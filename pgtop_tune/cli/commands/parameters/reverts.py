@@ -318,6 +318,9 @@ def _revert_on_server(
     def first(changes: Sequence[ParameterChange]) -> None:
         asyncio.run(halves.before(changes))
 
+    def before_restart(changes: Sequence[ParameterChange] = ()) -> None:
+        asyncio.run(halves.before_restart(changes))
+
     def revert_here(conninfo: ConnInfo, key: str = "") -> RevertOutcome:
         # Without the journal only the set of the copy is known.
         late = RevertOutcome()
@@ -349,7 +352,7 @@ def _revert_on_server(
         settled = outcome.settled or _reverted_without_restart(set_id, directory)
         if not request.restart or not any(change.restart for change in settled):
             return conninfo, outcome
-        asyncio.run(halves.before_restart())
+        before_restart()
         after = {
             change.id: change for change in run_until_signalled(restart_after_reverting(conninfo, settled, directory))
         }
@@ -383,13 +386,12 @@ def _revert_on_server(
             recovered = None
             # Another server may answer there while that of the set is down.
             if not isinstance(problem, NotLetIn | LockedOut):
-                recovered = recover(conninfo, chosen, directory, tell, policy, set_id, written.append)
+                recovered = recover(conninfo, chosen, directory, tell, policy, set_id, written.append, before_restart)
             if recovered is None and problem is not None:
                 raise problem
             if recovered is None:
                 return restarted(conninfo, outcome)
             if not recovered.is_up:
-                first(recovered.settled)
                 down = ConnectionProblem("its server is down")
                 return conninfo, RevertOutcome(
                     settled=recovered.settled,
@@ -541,7 +543,7 @@ def say_reverted(change: HostChange) -> None:
 
 
 def policy_for(conninfo: ConnInfo, *, yes: bool, watchdog: bool) -> Policy:
-    """Return the policy for a server that is down: an operator is asked, a revert watchdog starts none.
+    """Return the policy for a server that is down: an operator is asked; see `Policy` for a revert watchdog.
 
     Args:
         conninfo: Connection that does not answer.

@@ -173,7 +173,8 @@ def _alone(pair: ServerPair) -> Iterator[None]:
 def _change_roles(pair: ServerPair) -> None:
     """End both servers when the primary has all WAL, and leave them with the files of their roles.
 
-    A service may start either at any moment: it reads the file of its role after it is up by `is_up`.
+    A service may start either just before its file changes: it is ended again, and its checkpoint tells whether it has
+    written anything meanwhile.
     """
     for pause_s in _PAUSES_S:
         time.sleep(pause_s)
@@ -192,7 +193,8 @@ def _change_roles(pair: ServerPair) -> None:
             with directory_at(pair.standby.data_directory) as data:
                 if not data.has(STANDBY_FILE):
                     data.replace(STANDBY_FILE, b"")
-            if not is_up(pair.standby):
+            _end(pair.standby)
+            if _state(pair.standby).checkpoint == standby_state.checkpoint:
                 _remove(pair.primary, STANDBY_FILE)
                 return _end(pair.primary)
         start_until_ready(pair.standby)

@@ -24,7 +24,8 @@ from pgtop_tune.cluster.crash import crash, postmaster_at
 from pgtop_tune.cluster.promotion import STANDBY_FILE
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.model.instance import ServerPlace
-from pgtop_tune.postgres.server.conninfo import resolve
+from pgtop_tune.postgres.server.conninfo import parsed, resolve
+from pgtop_tune.postgres.server.replication_login import turned_round
 from tests.changes.server.test_control import ROOT
 from tests.support.by_pg_ctl import run_pg_ctl
 from tests.support.processes import alive, eventually, revert_watchdogs
@@ -38,7 +39,8 @@ import psycopg
 from pgtop_tune.changes.restart import switchover
 from pgtop_tune.model.instance import ServerPair
 from pgtop_tune.model.instance import ServerPlace
-from pgtop_tune.postgres.server.conninfo import resolve
+from pgtop_tune.postgres.server.conninfo import parsed, resolve
+from pgtop_tune.postgres.server.replication_login import turned_round
 pair, name, call, written_to = sys.argv[1:]
 calls, real = [], getattr(switchover, name)
 def then_stand_still(*arguments):
@@ -275,6 +277,12 @@ async def test_a_standby_that_crashes_before_its_promotion_is_a_failure_in_our_w
             outages.promote()
     outages.restore()
     assert eventually(pair.is_whole)
+
+
+def test_the_login_of_a_standby_writes_no_file_that_the_server_names() -> None:
+    [endpoint] = resolve("host=/s port=5433").endpoints
+    source = turned_round("host=/p port=5432 user=r sslmode=require sslkeylogfile=/etc/cron.d/keys", endpoint)
+    assert parsed(source) == {"user": "r", "sslmode": "require", "host": "/s", "port": "5433"}
 
 
 async def test_two_processes_do_not_change_roles_at_a_time(pair: Pair) -> None:

@@ -10,6 +10,7 @@ Source: openat(2), O_NOFOLLOW and O_DIRECTORY; renameat(2); path_resolution(7).
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import stat
 from collections.abc import Iterator, Mapping
@@ -87,6 +88,14 @@ class ForeignDirectory:
         """
         os.fchmod(self._descriptor, 0o700)
         os.fchown(self._descriptor, uid, gid)
+
+    def lock(self) -> None:
+        """Lock it until it is closed (flock), and change nothing in it.
+
+        Raises:
+            BlockingIOError: Another process has locked it.
+        """
+        fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def close(self) -> None:
         """Close the descriptor; a second call does nothing."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 from pgtop_tune.base.errors import UsageProblem
-from pgtop_tune.changes.restart.start_again import start_again, started_again, until_ready
+from pgtop_tune.changes.restart.start_again import start_until_ready, started_again, until_ready
 from pgtop_tune.changes.start.checks import check_possible
 from pgtop_tune.changes.start.places import find_place
 from pgtop_tune.cluster.crash import crash
@@ -62,7 +62,7 @@ async def checked_place(control: PostgresControl, service: RestartService, allow
         ServerProblem: The server would not start again.
     """
     server = await control.ask(outage_server)
-    server_place = _allowed(server.server_place, allowed)
+    server_place = allowed_place(server.server_place, allowed)
     endpoint = server_place.endpoint
     if server.in_recovery:
         raise UsageProblem(
@@ -83,16 +83,8 @@ async def checked_place(control: PostgresControl, service: RestartService, allow
     return server_place
 
 
-def checked_standby(session: OperatorSession, allowed: Sequence[str]) -> ServerPlace:
-    """Return the place of the standby behind a session, where an outage of it is allowed and ours to end.
-
-    Raises:
-        UsageProblem: It is not.
-    """
-    return _allowed(find_place(session), allowed)
-
-
-def _allowed(server_place: ServerPlace, allowed: Sequence[str]) -> ServerPlace:
+def allowed_place(server_place: ServerPlace, allowed: Sequence[str]) -> ServerPlace:
+    """Return the place of a server where an outage of it is allowed and ours to end. Raises UsageProblem."""
     endpoint = server_place.endpoint
     if endpoint not in allowed:
         raise UsageProblem(
@@ -151,5 +143,4 @@ class ServerOutages:
 
     def restore(self) -> None:
         """Have the server run. Raises ClusterProblem where it does not start."""
-        start_again(self._server_place)
-        until_ready(self._server_place)
+        start_until_ready(self._server_place)

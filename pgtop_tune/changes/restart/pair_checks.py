@@ -12,8 +12,9 @@ from msgspec.structs import replace
 
 from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.base.safe_text import one_line
-from pgtop_tune.changes.restart.outages import checked_place, checked_standby
+from pgtop_tune.changes.restart.outages import allowed_place, checked_place
 from pgtop_tune.changes.server.control import PostgresControl
+from pgtop_tune.changes.start.places import find_place
 from pgtop_tune.model.instance import ServerPair
 from pgtop_tune.postgres.server.conninfo import ConnInfo
 from pgtop_tune.postgres.server.replication_login import turned_round, why_refused
@@ -44,7 +45,7 @@ SELECT name FROM pg_settings
                 'recovery_target_xid') AND setting <> ''
     OR name = 'recovery_target_timeline' AND setting <> 'latest'
     OR name = 'recovery_min_apply_delay' AND setting <> '0'
-    OR name = 'promote_trigger_file' AND setting <> ''
+    OR name IN ('promote_trigger_file', 'recovery_end_command') AND setting <> ''
     OR name = 'max_wal_senders' AND setting = '0'
 """
 _SIZES: Final = """
@@ -77,7 +78,7 @@ async def checked_pair(
     [endpoint] = conninfo_of_standby.endpoints
     standby_control = PostgresControl(conninfo_of_standby)
     async with aclosing(standby_control):
-        standby = await standby_control.ask(lambda session: checked_standby(session, allowed))
+        standby = await standby_control.ask(lambda session: allowed_place(find_place(session), allowed))
         standby_row = await standby_control.ask(lambda session: session.rows(_STANDBY)[0])
         sides = [await side.ask(_side) for side in (control, standby_control)]
     primary_row = await control.ask(lambda session: session.rows(_PRIMARY)[0])

@@ -37,8 +37,8 @@ _READY_S: Final = 600.0
 _POLL_S: Final = 0.02
 
 
-def start_again(server_place: ServerPlace) -> bool:
-    """Start a server or a pooler unless it runs; return whether it was down.
+def start_again(server_place: ServerPlace) -> None:
+    """Start a server or a pooler unless it runs.
 
     Args:
         server_place: Its place; a pooler has no data directory.
@@ -50,17 +50,22 @@ def start_again(server_place: ServerPlace) -> bool:
         if server_place.data_directory:
             check_recorded(server_place)
         if is_up(server_place):
-            return False
+            return
         if not server_place.data_directory:
             _start_pooler(server_place)
-            return True
+            return
         until_gone(server_place)
     except OSError as error:
         raise ClusterProblem(f"{server_place.data_directory} cannot be read: {error.strerror}") from None
     reasons = start_server(server_place)
     if reasons and not is_up(server_place):
         raise ClusterProblem(f"the server does not start:\n{reasons}", f"start it: {start_command(server_place)}")
-    return True
+
+
+def start_until_ready(server_place: ServerPlace) -> None:
+    """Start a server unless it runs, and wait until it takes connections. Raises ClusterProblem."""
+    start_again(server_place)
+    until_ready(server_place)
 
 
 def is_up(server_place: ServerPlace) -> bool:

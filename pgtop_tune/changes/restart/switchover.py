@@ -18,8 +18,8 @@ import shlex
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, closing
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -28,9 +28,9 @@ import msgspec
 from pgtop_tune.base.errors import ClusterProblem
 from pgtop_tune.changes.restart.outages import ServerOutages
 from pgtop_tune.changes.restart.recovery import check_recorded, start_command
-from pgtop_tune.changes.restart.start_again import is_up, start_again, until_ready, watched
+from pgtop_tune.changes.restart.start_again import is_up, start_until_ready, watched
 from pgtop_tune.changes.server.session_runner import operator_session
-from pgtop_tune.cluster.crash import signalled, until_gone
+from pgtop_tune.cluster.crash import postmaster_at, signalled, until_gone
 from pgtop_tune.cluster.promotion import (
     ENDED,
     ENDED_AS_STANDBY,
@@ -43,6 +43,7 @@ from pgtop_tune.cluster.promotion import (
 from pgtop_tune.cluster.service import run_program
 from pgtop_tune.model.instance import ServerPair, ServerPlace
 from pgtop_tune.postgres.server.conninfo import ConnInfo
+from pgtop_tune.postgres.server.failures import PlainWords
 from pgtop_tune.postgres.server.own_sessions import OwnSessions
 from pgtop_tune.process.mount_namespace import directory_at
 
@@ -92,17 +93,26 @@ class PairOutages(ServerOutages):
         """End the primary (fast), promote its standby, and have the earlier primary follow it.
 
         Raises:
-            ClusterProblem: A step failed; `restore` goes the way back from there.
+            PgtopError: A step failed; `restore` goes the way back from there.
         """
+        with _alone(self._pair), PlainWords(self._conninfo):
+            self._promote()
+
+    def _promote(self) -> None:
         primary, standby = self._pair.primary, self._pair.standby
         with closing(operator_session(self._conninfo, OwnSessions())) as session:
             _end(primary)
             with directory_at(primary.data_directory) as data:
+                ended = read_state(data)
+                if ended.state != ENDED:
+                    # What it committed last may be in its own WAL alone.
+                    raise ClusterProblem(
+                        f"{primary.endpoint} crashed as it ended, or runs again: its standby stays one"
+                    )
                 data.replace(STANDBY_FILE, b"")
-                checkpoint = read_state(data).checkpoint
             if is_up(primary):
                 raise ClusterProblem(f"{primary.managed} starts {primary.endpoint} by itself", "stop its service first")
-            _until_received(session, checkpoint + _RECORD)
+            _until_received(session, ended.checkpoint + _RECORD)
         with directory_at(standby.data_directory) as data:
             promote(data, lambda: _tell(standby))
         _follow(self._pair)
@@ -127,25 +137,45 @@ def switch_back(pair: ServerPair) -> None:
     Raises:
         ClusterProblem: A server does not end or start, or the primary does not get the WAL of the other one.
     """
+    primary, standby = pair.primary, pair.standby
     try:
-        for server_place in (pair.primary, pair.standby):
+        for server_place in (primary, standby):
             check_recorded(server_place)
-        if _has(pair.primary, STANDBY_FILE):
-            _change_roles(pair)
-        elif not _has(pair.standby, STANDBY_FILE) and not is_up(pair.primary):
-            raise ClusterProblem(
-                f"{pair.standby.endpoint} is no standby any more, so {pair.primary.endpoint} is not started",
-                "decide which of them is the primary, and make a standby of the other one",
-            )
+        with _alone(pair), ExitStack() as starts:
+            is_follower = _has(primary, STANDBY_FILE)
+            if not (is_follower or _has(standby, STANDBY_FILE) or (is_up(primary) and is_up(standby))):
+                raise ClusterProblem(
+                    f"{standby.endpoint} is no standby any more, so no server is started",
+                    "decide which of them is the primary, and make a standby of the other one",
+                )
+            # Also where the other one fails.
+            starts.callback(start_until_ready, standby)
+            if is_follower:
+                _change_roles(pair)
+            starts.callback(start_until_ready, primary)
     except OSError as error:
         raise ClusterProblem(f"a data directory cannot be used: {error.strerror}") from None
-    for server_place in (pair.primary, pair.standby):
-        start_again(server_place)
-        until_ready(server_place)
+
+
+@contextmanager
+def _alone(pair: ServerPair) -> Iterator[None]:
+    """Keep other processes from changing the roles meanwhile. Raises ClusterProblem where one is at it."""
+    with directory_at(pair.primary.data_directory) as data:
+        try:
+            data.lock()
+        except BlockingIOError:
+            raise ClusterProblem(
+                f"another process is changing the roles of {pair.endpoint}", "wait for its end, then try again"
+            ) from None
+        yield
 
 
 def _change_roles(pair: ServerPair) -> None:
-    """End both servers when the primary has all WAL, and leave them with the files of their roles."""
+    """End both servers when the primary has all WAL, and leave them with the files of their roles.
+
+    A service may start either just before its file changes: it is ended again, and its checkpoint tells whether it has
+    written anything meanwhile.
+    """
     for pause_s in _PAUSES_S:
         time.sleep(pause_s)
         _end(pair.standby)
@@ -154,17 +184,23 @@ def _change_roles(pair: ServerPair) -> None:
         _end(pair.primary)
         _remove(pair.standby, PROMOTE_FILE)
         primary_state, standby_state = _state(pair.primary), _state(pair.standby)
-        if standby_state.state == ENDED_AS_STANDBY:
-            # It was not promoted, or is a standby again.
-            return _remove(pair.primary, STANDBY_FILE)
-        is_whole = primary_state == ServerState(ENDED_AS_STANDBY, standby_state.checkpoint)
-        if standby_state.state == ENDED and is_whole:
+        # Without a promotion the primary has the newer checkpoint.
+        is_whole = {
+            ENDED: primary_state == ServerState(ENDED_AS_STANDBY, standby_state.checkpoint),
+            ENDED_AS_STANDBY: primary_state.checkpoint >= standby_state.checkpoint,
+        }.get(standby_state.state)
+        if is_whole:
             with directory_at(pair.standby.data_directory) as data:
-                data.replace(STANDBY_FILE, b"")
-            return _remove(pair.primary, STANDBY_FILE)
-        start_again(pair.standby)
-        until_ready(pair.standby)
-        _follow(pair)
+                if not data.has(STANDBY_FILE):
+                    data.replace(STANDBY_FILE, b"")
+            _end(pair.standby)
+            if _state(pair.standby).checkpoint == standby_state.checkpoint:
+                _remove(pair.primary, STANDBY_FILE)
+                return _end(pair.primary)
+        start_until_ready(pair.standby)
+        if is_whole is not None:
+            # One that has crashed may be a standby, which has no WAL for the primary.
+            _follow(pair)
     raise ClusterProblem(
         f"{pair.primary.endpoint} does not get the WAL of {pair.standby.endpoint}, which is the primary now",
         "look at the logs of both; pg_rewind, or a new base backup, makes a standby of the former",
@@ -188,7 +224,12 @@ def _follow(pair: ServerPair) -> None:
 
 
 def _end(server_place: ServerPlace) -> None:
-    """End a server (fast), by its service where that runs it. Raises ClusterProblem where it does not end."""
+    """End a server (fast), by its service where that runs it. Raises ClusterProblem where it does not end.
+
+    A service may start another postmaster at once, which is left alone.
+    """
+    data = Path(server_place.data_directory)
+    pid = postmaster_at(data)
     if server_place.unit and server_place.start:
         run_program(
             ["stop" if word == "start" else word for word in server_place.start],
@@ -196,7 +237,7 @@ def _end(server_place: ServerPlace) -> None:
             as_owner=server_place.as_owner,
         )
     signalled(server_place, signal.SIGINT, _END_S)
-    if is_up(server_place):
+    if pid is not None and postmaster_at(data) == pid:
         raise ClusterProblem(
             f"{server_place.endpoint} did not end within {_END_S:.0f} s", f"later: {start_command(server_place)}"
         )

@@ -10,7 +10,7 @@ from typing import Final, Protocol, TypeVar
 
 from msgspec import to_builtins
 
-from pgtop_tune.base.errors import ClusterProblem, LoadProblem
+from pgtop_tune.base.errors import ClusterProblem, LoadProblem, PgtopError
 from pgtop_tune.bench.ports import SqlSession
 from pgtop_tune.experiment.plan.model import Cell, PlanOutage
 from pgtop_tune.experiment.plan.results import CausedOutage, ExperimentLog
@@ -155,7 +155,7 @@ def caused_by(action: Callable[[], None]) -> CausedOutage:
     at_ms, began_s, problem = time.time_ns() // 1_000_000, time.monotonic(), ""
     try:
         action()
-    except ClusterProblem as error:
+    except PgtopError as error:
         problem = error.message
     except OSError as error:
         problem = f"the server cannot be looked at: {error.strerror}"

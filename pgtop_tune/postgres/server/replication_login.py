@@ -31,6 +31,8 @@ def turned_round(primary_conninfo: str, standby: ServerEndpoint) -> str:
             "put the password into a password file (passfile) of the server's account",
         )
     keywords |= {"host": standby.host, "port": str(standby.port), "hostaddr": standby.hostaddr}
+    # With it `why_refused` would write, as root perhaps, to any file that the server's superuser names.
+    keywords.pop("sslkeylogfile", None)
     return make_conninfo("", **{key: value for key, value in keywords.items() if value})
 
 

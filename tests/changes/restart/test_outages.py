@@ -40,9 +40,9 @@ def stand_still(*arguments):
 if sys.argv[2] == "before the kill":
     outages.crash = stand_still
 if sys.argv[2] == "before the start":
-    outages.start_again = stand_still
+    outages.start_until_ready = stand_still
 if sys.argv[2] == "while it starts":
-    outages.until_ready = stand_still
+    start_again.until_ready = stand_still
 servers = outages.ServerOutages(place)
 with servers.guarded():
     servers.kill()
@@ -132,7 +132,9 @@ async def test_one_that_does_not_start_is_told_and_started_as_soon_as_it_can(ser
     settings.write_text(before)
     # The process that has watched us goes on with it.
     assert eventually(lambda: answers(server))
-    assert not start_again(place)
+    pid = pid_of_postmaster(server)
+    start_again(place)
+    assert pid_of_postmaster(server) == pid
 
 
 async def test_a_postmaster_that_its_service_has_started_at_once_is_left_alone(

@@ -16,12 +16,16 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from pgtop_tune.base.errors import ClusterProblem, UsageProblem
+from pgtop_tune.base.errors import ClusterProblem, ConnectionProblem, UsageProblem
+from pgtop_tune.base.foreign_directory import ForeignDirectory
 from pgtop_tune.changes.restart import switchover
 from pgtop_tune.changes.restart.switchover import PairOutages, switch_back
 from pgtop_tune.cluster.crash import crash, postmaster_at
+from pgtop_tune.cluster.promotion import STANDBY_FILE
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.postgres.server.conninfo import resolve
+from pgtop_tune.model.instance import ServerPlace
+from pgtop_tune.postgres.server.conninfo import parsed, resolve
+from pgtop_tune.postgres.server.replication_login import turned_round
 from tests.changes.server.test_control import ROOT
 from tests.support.by_pg_ctl import run_pg_ctl
 from tests.support.processes import alive, eventually, revert_watchdogs
@@ -34,7 +38,9 @@ import msgspec
 import psycopg
 from pgtop_tune.changes.restart import switchover
 from pgtop_tune.model.instance import ServerPair
-from pgtop_tune.postgres.server.conninfo import resolve
+from pgtop_tune.model.instance import ServerPlace
+from pgtop_tune.postgres.server.conninfo import parsed, resolve
+from pgtop_tune.postgres.server.replication_login import turned_round
 pair, name, call, written_to = sys.argv[1:]
 calls, real = [], getattr(switchover, name)
 def then_stand_still(*arguments):
@@ -129,7 +135,7 @@ async def test_the_way_back_begins_wherever_the_servers_stand(
         pytest.param("_follow", 1, marks=pytest.mark.long),
         # On the way back: one has ended, both have; both have the file of a standby; the primary is up.
         pytest.param("_end", 2, marks=pytest.mark.long), ("_end", 3), ("_remove", 2),
-        pytest.param("start_again", 1, marks=pytest.mark.long),
+        pytest.param("start_until_ready", 1, marks=pytest.mark.long),
     ],
 )  # fmt: skip
 async def test_both_have_their_roles_though_we_are_killed_on_the_way(pair: Pair, name: str, call: int) -> None:
@@ -145,7 +151,7 @@ async def test_both_have_their_roles_though_we_are_killed_on_the_way(pair: Pair,
         program.send_signal(signal.SIGKILL)
     assert eventually(lambda: not alive(watchdog))
     assert eventually(pair.is_whole)
-    is_written = name in {"_remove", "start_again"} or call > 1
+    is_written = name in {"_remove", "start_until_ready"} or call > 1
     assert len(pair.rows(pair.primary)) == rows + is_written
 
 
@@ -203,6 +209,110 @@ async def test_a_standby_that_lacks_commits_is_not_promoted(pair: Pair, monkeypa
     assert eventually(pair.is_whole)
 
 
+def pg_ctl_starts(server: Throwaway) -> None:
+    run_pg_ctl(server, "start", "-w", "-l", os.devnull)
+
+
+@pytest.mark.parametrize("is_standby", [False, True])
+async def test_a_service_that_starts_a_server_on_the_way_back_makes_no_second_primary(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch, is_standby: bool
+) -> None:
+    """Just before the file of its role changes."""
+    outages = await pair.outages()
+    outages.promote()
+    started = list[Throwaway]()
+    real_remove, real_replace = switchover._remove, ForeignDirectory.replace
+
+    def start() -> None:
+        if not started:
+            started.append(pair.standby if is_standby else pair.primary)
+            pg_ctl_starts(started[0])
+            if is_standby:
+                pair.write("on the server that the service started", to_standby=True)
+
+    def remove(server_place: ServerPlace, name: str) -> None:
+        if name == STANDBY_FILE and not is_standby:
+            start()
+        real_remove(server_place, name)
+
+    def replace(directory: ForeignDirectory, name: str, content: bytes, mode: int = 0o600) -> None:
+        if name == STANDBY_FILE and is_standby:
+            start()
+        real_replace(directory, name, content, mode)
+
+    monkeypatch.setattr(switchover, "_remove", remove)
+    monkeypatch.setattr(ForeignDirectory, "replace", replace)
+    outages.restore()
+    assert started
+    assert eventually(pair.is_whole)
+    assert ("on the server that the service started" in pair.rows(pair.primary)) == is_standby
+
+
+async def test_the_standby_of_a_primary_that_crashed_instead_of_ending_is_not_promoted(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its last commits may be in its own WAL alone."""
+    outages = await pair.outages()
+    with monkeypatch.context() as patched:
+        patched.setattr(switchover, "_end", crash)
+        with pytest.raises(ClusterProblem, match="crashed as it ended"):
+            outages.promote()
+    outages.restore()
+    assert eventually(pair.is_whole)
+
+
+async def test_a_standby_that_crashes_before_its_promotion_is_a_failure_in_our_words(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outages = await pair.outages()
+    real_end = switchover._end
+
+    def end_and_crash(server_place: ServerPlace) -> None:
+        real_end(server_place)
+        crash(outages.place.standby)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(switchover, "_end", end_and_crash)
+        with pytest.raises(ConnectionProblem):
+            outages.promote()
+    outages.restore()
+    assert eventually(pair.is_whole)
+
+
+def test_the_login_of_a_standby_writes_no_file_that_the_server_names() -> None:
+    [endpoint] = resolve("host=/s port=5433").endpoints
+    source = turned_round("host=/p port=5432 user=r sslmode=require sslkeylogfile=/etc/cron.d/keys", endpoint)
+    assert parsed(source) == {"user": "r", "sslmode": "require", "host": "/s", "port": "5433"}
+
+
+async def test_two_processes_do_not_change_roles_at_a_time(pair: Pair) -> None:
+    """As `experiment resume` beside the process that watches a killed run."""
+    outages = await pair.outages()
+    with ForeignDirectory.find(str(pair.primary.data_dir)) as data:
+        data.lock()
+        for change in (outages.promote, outages.restore):
+            with pytest.raises(ClusterProblem, match="another process is changing the roles"):
+                change()
+    assert pair.is_whole()
+
+
+async def test_the_standby_runs_though_its_primary_does_not_start(pair: Pair) -> None:
+    outages = await pair.outages()
+    for server in (pair.primary, pair.standby):
+        run_pg_ctl(server, "stop", "-m", "fast")
+    settings = Path(str(pair.primary.data_dir)) / "postgresql.auto.conf"
+    before = settings.read_bytes()
+    settings.write_bytes(before + b"no such line\n")
+    try:
+        with pytest.raises(ClusterProblem, match="does not start"):
+            outages.restore()
+        assert postmaster_at(Path(str(pair.standby.data_dir)))
+    finally:
+        settings.write_bytes(before)
+    outages.restore()
+    assert eventually(pair.is_whole)
+
+
 async def test_a_promotion_is_refused_where_it_could_not_be_taken_back(pair: Pair) -> None:
     pids = [postmaster_at(Path(str(server.data_dir))) for server in (pair.primary, pair.standby)]
     with pytest.raises(UsageProblem, match=f"outages of {pair.allowed[1]}, which is not allowed"):
@@ -215,6 +325,7 @@ async def test_a_promotion_is_refused_where_it_could_not_be_taken_back(pair: Pai
     for name, value, reason in (
         ("synchronous_standby_names", "somebody", "would wait for a synchronous standby"),
         ("recovery_min_apply_delay", "1s", "recovery_min_apply_delay forbid"),
+        ("recovery_end_command", "true", "recovery_end_command forbid"),
         ("primary_conninfo", f"{source} password=s3cret", "has a password"),
     ):
         with altered(pair.standby, name, value):

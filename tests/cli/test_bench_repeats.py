@@ -39,7 +39,7 @@ def test_cells_are_run_there_and_back_and_have_a_row_each(tables: str, tmp_path:
     told = json.loads(ran.out)
     assert told["order"] == [0, 1, 1, 0]
     assert [each["spec"]["clients"] for each in told["runs"]] == [1, 2, 2, 1]
-    assert [cell["runs"] for cell in told["cells"]] == [2, 2]
+    assert [cell["runs_made"] for cell in told["cells"]] == [2, 2]
     assert [cell["interval"] for cell in told["cells"]] == [None, None]
     assert [len(told["curves"]), [point["load"] for point in told["curves"][0]["points"]]] == [1, [1.0, 2.0]]
     assert "run 4 of 4" in ran.err

@@ -165,7 +165,10 @@ def test_a_part_says_what_the_whole_says_of_its_moments() -> None:
 
 @pytest.mark.parametrize("write", [
     lambda found: write_tidy(_Nowhere(), tidy(chosen(["up", "server.tps"]), found())),
-    lambda found: write_wide(_Nowhere(), chosen(["up", "server.tps"]), [MomentsOfRecording(found)]),
+    pytest.param(
+        lambda found: write_wide(_Nowhere(), chosen(["up", "server.tps"]), [MomentsOfRecording(found)]),
+        marks=pytest.mark.long,
+    ),
     lambda found: write_openmetrics(_Nowhere(), chosen(["up", "server.tps"]), found()),
 ], ids=["csv", "wide", "openmetrics"])  # fmt: skip
 def test_memory_does_not_grow_with_the_length(

@@ -65,7 +65,8 @@ def pair(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         yield made_pair(servers, 18, tmp_path_factory.mktemp("journals"), stack)
 
 
-@pytest.mark.parametrize("major", [*(pytest.param(major, marks=pytest.mark.long) for major in (14, 15, 16, 17)), 19])
+@pytest.mark.long
+@pytest.mark.parametrize("major", [14, 15, 16, 17, 19])
 async def test_every_major_changes_roles_and_back(servers: Servers, major: int, tmp_path: Path) -> None:
     with ExitStack() as stack:
         await check_there_and_back(made_pair(servers, major, tmp_path, stack))
@@ -140,7 +141,8 @@ async def test_the_way_back_begins_wherever_the_servers_stand(
         pytest.param("_end", 1, marks=pytest.mark.long), ("promote", 1),
         pytest.param("_follow", 1, marks=pytest.mark.long),
         # On the way back: one has ended, both have; both have the file of a standby; the primary is up.
-        pytest.param("_end", 2, marks=pytest.mark.long), ("_end", 3), ("_remove", 2),
+        pytest.param("_end", 2, marks=pytest.mark.long), ("_end", 3),
+        pytest.param("_remove", 2, marks=pytest.mark.long),
         pytest.param("start_until_ready", 1, marks=pytest.mark.long),
     ],
 )  # fmt: skip
@@ -254,6 +256,7 @@ async def test_a_service_that_starts_a_server_on_the_way_back_makes_no_second_pr
     assert ("on the server that the service started" in pair.rows(pair.primary)) == is_standby
 
 
+@pytest.mark.long
 async def test_the_standby_of_a_primary_that_crashed_instead_of_ending_is_not_promoted(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -267,6 +270,7 @@ async def test_the_standby_of_a_primary_that_crashed_instead_of_ending_is_not_pr
     assert eventually(pair.is_whole)
 
 
+@pytest.mark.long
 async def test_a_standby_that_crashes_before_its_promotion_is_a_failure_in_our_words(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -302,6 +306,7 @@ async def test_two_processes_do_not_change_roles_at_a_time(pair: Pair) -> None:
     assert pair.is_whole()
 
 
+@pytest.mark.long
 async def test_the_standby_runs_though_its_primary_does_not_start(pair: Pair) -> None:
     outages = await pair.outages()
     for server in (pair.primary, pair.standby):

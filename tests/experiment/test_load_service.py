@@ -218,7 +218,11 @@ async def test_stopped_steps_keep_what_was_measured_and_nothing_runs_on(database
         await service.start_steps(LoadSpec("select-only", clients=2, duration_s=600), "clients=1,2", tidy=True)
         with psycopg.connect(database, autocommit=True) as connection:
             # pgbench has one session before its run: it looks at the tables first.
-            looking = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'SELECT abalance%'"
+            # And for so long that frames have its run.
+            looking = (
+                "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'SELECT abalance%'"
+                " AND backend_start < clock_timestamp() - interval '3 s'"
+            )
 
             def at_work() -> bool:
                 row = connection.execute(looking).fetchone()
@@ -238,7 +242,10 @@ async def test_a_run_until_stopped_is_stopped_in_time_and_has_all_its_figures(da
         await until(service, lambda state: not state.doing)
         await service.start(LoadSpec("select-only", clients=2))
         with psycopg.connect(database, autocommit=True) as connection:
-            done = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'SELECT abalance%'"
+            done = (
+                "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'SELECT abalance%'"
+                " AND backend_start < clock_timestamp() - interval '3 s'"
+            )
 
             def at_work() -> bool:
                 row = connection.execute(done).fetchone()

@@ -1,6 +1,6 @@
 """A promotion of the operator's standby on purpose, and the way back to the roles from before. Blocking.
 
-    out    The primary is ended (fast), which sends its standby all WAL, and gets `standby.signal`: whoever starts it
+    out    The primary is ended (fast), which sends its standby all WAL, and gets `standby.signal`: a start
            from here on makes no second primary of it. The standby is promoted, and the earlier primary follows it.
     back   The promoted server is ended (fast), then the other one. Where their control files have the same
            checkpoint, both have all data: `standby.signal` goes from one to the other, both are started as usual.

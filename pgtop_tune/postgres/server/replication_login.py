@@ -1,4 +1,4 @@
-"""The login of a standby at its primary: in the other direction, and whether it is let in. Blocking."""
+"""The replication login that a primary needs to follow its own standby. Blocking."""
 
 from __future__ import annotations
 

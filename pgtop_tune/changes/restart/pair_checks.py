@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pgtop_tune.changes.server.operator_session import OperatorSession
 
 _HINT: Final = "pass host=A,B port=A,B target_session_attrs=read-write, and --allow-outage for each of both"
+_THROWAWAY: Final = 'set servers = "throwaway" in the plan'
 _FOLLOWS_ROLES: Final = ("read-write", "primary")
 _LOCAL: Final = ("localhost", "127.0.0.1", "::1")
 _PRIMARY: Final = """
@@ -87,24 +88,44 @@ async def checked_pair(
     )
     unfit = [name for _, names, _ in sides for name in names]
     smaller = [name for name, size in sides[0][2].items() if size < sides[1][2].get(name, 0)]
+    program = Path(primary.program)
     reasons = (
-        (not standby_row["in_recovery"] or sides[0][0] != sides[1][0], "it is no standby of this primary"),
-        (not follows, f"it does not stream from {primary.endpoint}"),
-        (primary_row["states"] != ["streaming"], "the primary has other standbys, which would be left behind"),
-        (bool(standby_row["synchronous"]), "its commits would wait for a synchronous standby"),
-        (standby_row["has_pending"], "a parameter of it waits for a restart"),
-        (bool(unfit), f"{', '.join(unfit)} forbid the way back"),
-        (primary_row["has_logical"], "logical slots of the primary would not outlive its time as a standby"),
-        (bool(smaller), f"{', '.join(smaller)} of the primary are less than those of the standby"),
+        (not standby_row["in_recovery"] or sides[0][0] != sides[1][0], "it is no standby of this primary", _HINT),
+        (standby_row["sender_port"] is None, "it does not stream", "wait until pg_stat_wal_receiver shows streaming"),
         (
-            not Path(primary.program).with_name("pg_ctl").is_file(),
-            f"pg_ctl is missing beside {one_line(primary.program)}",
+            not follows,
+            f"it streams from {standby_row['sender_host']}:{standby_row['sender_port']}, not from {primary.endpoint}",
+            "name the primary in the connection as its primary_conninfo does",
         ),
+        (
+            primary_row["states"] != ["streaming"],
+            "the primary has other standbys, which would be left behind",
+            f"stop them, or {_THROWAWAY}",
+        ),
+        (
+            bool(standby_row["synchronous"]),
+            "its commits would wait for a synchronous standby",
+            "empty its synchronous_standby_names",
+        ),
+        (standby_row["has_pending"], "a parameter of it waits for a restart", "restart it"),
+        (bool(unfit), f"{', '.join(unfit)} forbid the way back", "reset them on both servers"),
+        (
+            primary_row["has_logical"],
+            "logical slots of the primary would not outlive its time as a standby",
+            _THROWAWAY,
+        ),
+        (
+            bool(smaller),
+            f"{', '.join(smaller)} of the primary are less than those of the standby",
+            "set them to the standby's values on the primary",
+        ),
+        (not program.with_name("pg_ctl").is_file(), f"pg_ctl is missing beside {one_line(str(program))}", "install it"),
     )
-    if reason := next((reason for holds, reason in reasons if holds), ""):
-        raise UsageProblem(f"{endpoint} cannot be promoted and made a standby again: {reason}", _HINT)
+    for holds, reason, hint in reasons:
+        if holds:
+            raise UsageProblem(f"{endpoint} cannot be promoted and made a standby again: {reason}", hint)
     source = turned_round(standby_row["source"], endpoint)
-    if problem := await asyncio.to_thread(why_refused, source):
+    if problem := await asyncio.to_thread(why_refused, source, primary):
         raise UsageProblem(
             f"{primary.endpoint} could not follow {endpoint} during the promotion: {problem}",
             "let the replication role of primary_conninfo in, in pg_hba.conf of both servers",

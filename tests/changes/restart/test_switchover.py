@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import shutil
 import signal
 import subprocess
@@ -293,6 +294,55 @@ def test_the_login_of_a_standby_writes_no_file_that_the_server_names() -> None:
     [endpoint] = resolve("host=/s port=5433").endpoints
     source = turned_round("host=/p port=5432 user=r sslmode=require sslkeylogfile=/etc/cron.d/keys", endpoint)
     assert parsed(source) == {"user": "r", "sslmode": "require", "host": "/s", "port": "5433"}
+
+
+@pytest.mark.parametrize(
+    ("method", "more", "refused"),
+    [
+        ("peer map=here", "", ""),
+        ("scram-sha-256", " passfile=passes", ""),
+        ("reject", "", "rejects replication connection"),
+    ],
+)
+async def test_the_account_of_the_primary_is_let_in_not_ours(pair: Pair, method: str, more: str, refused: str) -> None:
+    """As Debian's servers do it: the name of the account is the name of the role; or with its file of passwords."""
+    data, user = Path(str(pair.standby.data_dir)), pair.standby.user
+    account = pwd.getpwuid(data.stat().st_uid)
+    passes = Path(str(pair.primary.data_dir)) / "passes"
+    passes.write_text(f"*:*:*:{user}:s3cret\n", encoding="utf-8")
+    passes.chmod(0o600)
+    os.chown(passes, account.pw_uid, account.pw_gid)
+    with psycopg.connect(conninfo(pair.primary), autocommit=True) as connection:
+        connection.execute(sql.SQL("ALTER ROLE {} PASSWORD 's3cret'").format(sql.Identifier(user)))
+    with psycopg.connect(conninfo(pair.standby)) as connection:
+        [(source,)] = connection.execute("SELECT current_setting('primary_conninfo')").fetchall()
+    kept = {name: (data / name).read_bytes() for name in ("pg_hba.conf", "pg_ident.conf")}
+    try:
+        (data / "pg_hba.conf").write_bytes(f"local replication all {method}\n".encode() + kept["pg_hba.conf"])
+        (data / "pg_ident.conf").write_text(f"here {account.pw_name} {user}\n", encoding="utf-8")
+        with altered(pair.standby, "primary_conninfo", f"{source}{more}"):
+            assert eventually(lambda: pair.has_roles() and uses(pair.standby, method))
+            if refused:
+                with pytest.raises(UsageProblem, match=refused):
+                    await pair.checked()
+            else:
+                await pair.checked()
+    finally:
+        for name, content in kept.items():
+            (data / name).write_bytes(content)
+        run_pg_ctl(pair.standby, "reload")
+        assert eventually(pair.has_roles)
+
+
+def uses(server: Throwaway, method: str) -> bool:
+    """Whether the server has read that line of its pg_hba.conf."""
+    with psycopg.connect(conninfo(server)) as connection:
+        [(name, loaded_s, changed_s)] = connection.execute(
+            "SELECT auth_method, extract(epoch FROM pg_conf_load_time()),"
+            " extract(epoch FROM (pg_stat_file('pg_hba.conf')).modification)"
+            " FROM pg_hba_file_rules ORDER BY line_number LIMIT 1"
+        ).fetchall()
+    return bool(name == method.partition(" ")[0] and loaded_s > changed_s)
 
 
 async def test_two_processes_do_not_change_roles_at_a_time(pair: Pair) -> None:

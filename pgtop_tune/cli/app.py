@@ -185,7 +185,7 @@ def _run(arguments: list[str], command: str) -> None:
         # typer takes the name of a shell only where it does not detect the shell.
         os.environ[_SHELL_BY_NAME] = "1"
     try:
-        sys.exit(program(command)(args=arguments, prog_name=PROGRAM, standalone_mode=False))
+        sys.exit(program(command)(args=arguments, prog_name=PROGRAM, standalone_mode=False, obj=tuple(arguments)))
     except typer.TyperException as error:
         if type(error).__name__ == _ONLY_HELP:
             tell(f"to watch a database called {command}: {PROGRAM} -d {command}")

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from pgtop_tune.model.setup import Measured
     from pgtop_tune.recording.files import Rotation
 
-_connection_option: Final = partial(Option, rich_help_panel="Connection (as psql)")
+_CONNECTION: Final = "Connection (as psql)"
+_connection_option: Final = partial(Option, rich_help_panel=_CONNECTION)
 _session_option: Final = partial(Option, rich_help_panel="Session")
 _screen_option: Final = partial(Option, rich_help_panel="Screen")
 machine_option: Final = partial(Option, rich_help_panel="Machine and purpose")
@@ -394,12 +395,34 @@ def register(program: typer.Typer, name: str, request: type[Struct], run: Callab
     """
     parameters = list(_parameters(request))
 
-    def command(**values: Any) -> None:
+    def command(context: typer.Context, **values: Any) -> None:
+        _refuse_empty(context, values)
         sys.exit(run(_from_values(request, values)))
 
+    parameters.insert(0, Parameter("context", Parameter.POSITIONAL_ONLY, annotation=typer.Context))
     vars(command)["__signature__"] = Signature(parameters)
     command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     program.command(name, help=help_of(request))(command)
+
+
+def _refuse_empty(context: typer.Context, values: dict[str, Any]) -> None:
+    """Refuse `--resume "$ID"` without an ID: the command would do what it does without the option.
+
+    Empty words of a connection stand for its defaults, as in psql. A file without a name is the working directory by
+    now; the root's `obj` has the words as they were typed.
+    """
+    if not any(word == "" or word.endswith("=") for word in context.obj or ()):
+        return
+    for parameter in context.command.params:
+        value = values.get(str(parameter.name))
+        source = context.get_parameter_source(str(parameter.name))
+        is_empty = any(word in ("", Path()) for word in (value if isinstance(value, list) else (value,)))
+        if not is_empty or parameter.required or source is None or source.name != "COMMANDLINE":
+            continue
+        metavar = str(parameter.metavar)
+        if getattr(parameter, "rich_help_panel", "") != _CONNECTION and not metavar.endswith(("URI]", "USERNAME]")):
+            typed = metavar if parameter.param_type_name == "argument" else parameter.opts[-1]
+            raise UsageProblem(f"{typed} is empty", "give it a value, or leave it out")
 
 
 _FORMAT: Final = "format"

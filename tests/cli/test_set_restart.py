@@ -66,9 +66,13 @@ def test_a_restart_is_shown_asked_for_made_and_taken_back_by_another(managed: Th
     assert "shared_buffers: 32MB → 48MB" in ran.out
     assert "the server is back" in ran.err
     assert shown(managed, "shared_buffers") == "48MB"
-    ran = run("revert", "--last", "--restart", "-d", conninfo(managed), home=tmp_path)
-    assert ran.status == 0, ran.err
-    assert "shared_buffers: 48MB → 32MB" in ran.out
+    revert = ("revert", "-d", conninfo(managed))
+    assert "shared_buffers: 48MB → 32MB" in run(*revert, home=tmp_path).out
+    ran = run(*revert, home=tmp_path)
+    assert (ran.status, ran.out) == (0, "nothing to revert\n")
+    assert "shared_buffers: the old value waits for a restart: `pgtop-tune revert --restart`" in ran.err
+    ran = run(*revert, "--restart", home=tmp_path)
+    assert (ran.status, "the server is back" in ran.err) == (0, True), ran.err
     assert (shown(managed, "shared_buffers"), shown(managed, "max_wal_size")) == ("32MB", "1GB")
     assert auto_conf_of(managed) == before
 

@@ -30,7 +30,7 @@ from pgtop_tune.changes.start.trial import (
     restart_facts,
     server_before_restart,
 )
-from pgtop_tune.changes.statements import check_lists
+from pgtop_tune.changes.statements import check_lists, is_same_value
 from pgtop_tune.changes.watchdogs import ENDED, RESTART_S
 from pgtop_tune.cluster.postmaster import PATRONI
 from pgtop_tune.cluster.service import LEFT, Ran, StartLog, run_program
@@ -184,6 +184,17 @@ class RestartService:
                 return await self._restart_for(reverted, progress)
             finally:
                 self._control.release(set_id)
+
+    async def still_waiting(self, reverted: Sequence[ParameterChange]) -> tuple[ParameterChange, ...]:
+        """Return those of some reverted changes whose old values stand, and wait for a restart."""
+        running = {parameter.name: parameter.running for parameter in await self.pending() if parameter.change is None}
+
+        def waits(session: OperatorSession, change: ParameterChange) -> bool:
+            return change.shown_after == running.get(change.name) and is_same_value(
+                change.name, session.stored(change.name, change.scope), change.auto_conf_before
+            )
+
+        return await self._control.ask(lambda session: tuple(change for change in reverted if waits(session, change)))
 
     async def restart_for(
         self, reverted: Sequence[ParameterChange], progress: Progress = no_progress
@@ -417,7 +428,7 @@ class RestartService:
 
     def _restored(self, attempt: _Attempt, changes: Sequence[ParameterChange]) -> bool:
         """Restore the old values in postgresql.auto.conf; return whether it is another file now."""
-        with Journal(attempt.before.name, self._control.directory) as journal:
+        with Journal(attempt.before.name, self._control.directory, reverting=True) as journal:
             server_place, in_force = self._known(attempt, journal.text())
             ids = {change.id for change in changes}
             return restore(server_place, [change for change in in_force if change.id in ids])
@@ -425,7 +436,7 @@ class RestartService:
     def _copied(self, attempt: _Attempt, changes: Sequence[ParameterChange]) -> bool:
         """Restore the copy from before the changes where the old values did not help; return whether the file is
         another."""
-        with Journal(attempt.before.name, self._control.directory) as journal:
+        with Journal(attempt.before.name, self._control.directory, reverting=True) as journal:
             server_place, in_force = self._known(attempt, journal.text())
             # No one can have changed it by SQL since our restart began.
             return restore_copy(server_place, changes, in_force, lambda lines: True)

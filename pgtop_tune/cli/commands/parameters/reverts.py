@@ -22,6 +22,7 @@ from pgtop_tune.base.errors import (
     NotLetIn,
     PasswordNeeded,
     PgtopError,
+    ServerProblem,
     UsageProblem,
     WrongPassword,
 )
@@ -297,14 +298,24 @@ async def _look_after_the_rest(conninfo: ConnInfo, directory: Path | None) -> No
             await leave_watchdogs(control, HostControl(directory=directory), directory, tell)
 
 
-def _reverted_without_restart(set_id: str, directory: Path | None) -> tuple[ParameterChange, ...]:
-    """Return the reverted changes of an unconfirmed set: the program may have been killed before its restart."""
+def _reverted_before_restart(set_id: str, directory: Path | None) -> tuple[ParameterChange, ...]:
+    """Return the reverted changes whose old values waited for a restart: it may not have been made."""
     return tuple(
         change
-        for text in (read_all(directory).texts.values() if set_id else ())
+        for text in read_all(directory).texts.values()
         for change in text.changes
-        if set_id in (change.set_id, change.id) and change.state is ChangeState.REVERTED and not change.kept
+        if set_id in ("", change.set_id, change.id)
+        and change.state is ChangeState.REVERTED
+        and change.restart
+        and change.shown_after != change.shown_before
     )
+
+
+async def _still_waiting(
+    conninfo: ConnInfo, directory: Path | None, reverted: Sequence[ParameterChange]
+) -> tuple[ParameterChange, ...]:
+    async with aclosing(PostgresControl(conninfo, directory=directory)) as control:
+        return await RestartService(control).still_waiting(reverted)
 
 
 def _revert_on_server(
@@ -349,8 +360,19 @@ def _revert_on_server(
         return late.and_then(selected).after_writing(frozenset().union(*written))
 
     def restarted(conninfo: ConnInfo, outcome: RevertOutcome) -> tuple[ConnInfo, RevertOutcome]:
-        settled = outcome.settled or _reverted_without_restart(set_id, directory)
+        is_of_interest = not outcome.refused and (request.restart or not outcome.settled)
+        waiting = _reverted_before_restart(set_id, directory) if is_of_interest else ()
+        try:
+            waiting = asyncio.run(_still_waiting(conninfo, directory, waiting)) if waiting else ()
+        except ServerProblem:
+            # A role may revert nothing, and not be allowed to see what waits.
+            if request.restart:
+                raise
+            waiting = ()
+        settled = (*outcome.settled, *waiting)
         if not request.restart or not any(change.restart for change in settled):
+            for name in dict.fromkeys(change.name for change in waiting):
+                tell(f"{name}: the old value waits for a restart: `pgtop-tune revert --restart`")
             return conninfo, outcome
         before_restart()
         after = {

@@ -17,6 +17,7 @@ import errno
 import math
 import os
 import select
+import signal
 import stat
 import subprocess
 import sys
@@ -145,12 +146,15 @@ class RevertWatchdog:
 
 def watch(until_s: float, patience_s: float, last_word: str, archive: str, argv: Sequence[str]) -> int:
     """Wait for the starter's end or a moment of the boot clock, and return the command's status; 0 if dismissed."""
+    has_pipe = stat.S_ISFIFO(os.fstat(0).st_mode)
+    if has_pipe:
+        # The pipe tells our end; the end of a session or a unit is a signal to all of its processes.
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
     os.write(1, STANDS)
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
     os.dup2(nowhere, 2)
     os.close(nowhere)
-    has_pipe = stat.S_ISFIFO(os.fstat(0).st_mode)
     received, copy = bytearray(), b""
     while True:
         remaining_s = until_s - time.clock_gettime(_CLOCK)
@@ -191,7 +195,8 @@ def _once(argv: Sequence[str], archive: str, copy: bytes) -> int:
     try:
         # The command inherits the descriptors of `pass_fds` from this process.
         return subprocess.run(argv, input=copy, check=False, timeout=_ATTEMPT_S, close_fds=False).returncode
-    except subprocess.TimeoutExpired:
+    except (OSError, subprocess.TimeoutExpired):
+        # Without room for a process, or while the program is being replaced, too.
         return 1
 
 

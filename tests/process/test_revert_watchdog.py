@@ -48,6 +48,32 @@ def test_what_is_left_is_done_when_we_are_killed(tmp_path: Path) -> None:
     assert place.read_text() == "reverted\n"
 
 
+def test_what_cannot_be_started_yet_is_started_later(tmp_path: Path) -> None:
+    """As a program that is being upgraded, or without room for a process."""
+    program, place = tmp_path / "program", tmp_path / "done"
+    watchdog = RevertWatchdog([str(program)], os.environ)
+    watchdog.release()
+    tried_from_s = time.monotonic()
+    while time.monotonic() < tried_from_s + 0.5:
+        assert watchdog.process.poll() is None
+        time.sleep(0.02)
+    made = tmp_path / "made"
+    made.write_text(f"#!/bin/sh\necho reverted > {place}\n")
+    made.chmod(0o755)
+    made.rename(program)
+    assert appears(place)
+    watchdog.process.wait()
+
+
+def test_the_signal_that_ends_a_session_dismisses_nobody(tmp_path: Path) -> None:
+    place = tmp_path / "done"
+    watchdog = RevertWatchdog(["/bin/sh", "-c", f"echo reverted > {place}"], os.environ)
+    watchdog.process.send_signal(signal.SIGTERM)
+    watchdog.release()
+    assert appears(place)
+    watchdog.process.wait()
+
+
 def test_a_process_that_does_not_run_is_no_watchdog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for program, words in (
         ("/bin/false", "its process does not start$"),

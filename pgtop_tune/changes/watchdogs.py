@@ -175,6 +175,8 @@ class HeldSets:
             key = process_key_of(watchdog.process.pid)
             journal.write(replace(owner, by=own_name(), program=own_key(), watchdog=key, left_alone=alone))
         except JournalProblem:
+            if alone:
+                watchdog.dismiss()
             self.dismiss(owner.set_id)
             raise
 

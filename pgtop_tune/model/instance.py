@@ -40,6 +40,7 @@ class ServerPlace(Struct, frozen=True, gc=False):
         earlier: Its endpoints before restarts that changed them, oldest first.
         catalogues: Paths at which message catalogues of other languages may be.
         line_prefix: log_line_prefix.
+        working_directory: Directory that it is started in.
     """
 
     endpoint: str
@@ -63,6 +64,7 @@ class ServerPlace(Struct, frozen=True, gc=False):
     earlier: tuple[str, ...] = ()
     catalogues: tuple[str, ...] = ()
     line_prefix: str = ""
+    working_directory: str = "/"
 
     def was_at(self, endpoints: Collection[str]) -> bool:
         """Return whether the server is, or once was, at one of some endpoints."""
@@ -185,7 +187,8 @@ def _one_postmaster(earlier: Instance, now: Instance) -> bool:
 
 
 def _ran_beside_it(earlier: Instance, now: Instance) -> bool:
-    """Return whether this server was started before the earlier one, and still runs."""
+    """Return whether this server was started before the earlier one, and still runs, where the files do not tell: the
+    clock may have been set back in between."""
     return now.started_us < earlier.started_us
 
 
@@ -228,10 +231,10 @@ def _promoted_instead_of_it(earlier: Instance, now: Instance) -> bool:
 _RULES: tuple[tuple[Kin, Callable[[Instance, Instance], bool]], ...] = (
     (Kin.OTHER, _of_another_cluster),
     (Kin.SAME, _one_postmaster),
-    (Kin.OTHER, _ran_beside_it),
     (Kin.OTHER, _elsewhere),
     (Kin.OTHER, _altered_before),
     (Kin.SAME, _same_files),
+    (Kin.OTHER, _ran_beside_it),
     (Kin.OTHER, _copied_to_another_machine),
     (Kin.OTHER, _standby_of_it),
     (Kin.OTHER, _primary_of_it),

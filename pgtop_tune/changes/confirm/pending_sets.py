@@ -281,7 +281,7 @@ class PendingSets:
             with_restart=pending.with_restart,
             of_server=pending.of_server,
         )
-        if settled.problem is not None:
+        if settled.problem is not None or self._outcomes[set_id].done():
             # The operator has reverted it by hand meanwhile.
             return
         self._outcomes[set_id].set_result(settled)

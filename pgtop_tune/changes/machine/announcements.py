@@ -132,7 +132,7 @@ class Announcements:
             if announcement is None or not change_id
             else tuple(entry for entry in announcement.changes if entry.id != change_id)
         )
-        with suppress(OSError):
+        with suppress(OSError, HostProblem):
             if announcement is not None and leftovers:
                 self._write(replace(announcement, changes=leftovers))
             elif announcement is not None:

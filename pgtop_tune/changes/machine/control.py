@@ -317,7 +317,7 @@ class HostControl:
                     journal, self._root, requested, survive=survive, intent=intent, announced=announced
                 )
             except PgtopError:
-                if is_first:
+                if is_first and not any(change.set_id == set_id for change in journal.text().host_in_force):
                     self._held.dismiss(set_id)
                 raise
         self._hold(made_changes)

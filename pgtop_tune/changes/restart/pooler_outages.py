@@ -15,6 +15,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Final
 
+from msgspec.structs import replace
+
 from pgtop_tune.base.errors import ClusterProblem, UsageProblem
 from pgtop_tune.changes.restart.start_again import start_again, started_again
 from pgtop_tune.cluster.postmaster import Postmaster, of_systemd, postmaster_of, this_machine
@@ -67,8 +69,13 @@ def pooler_place(host: str, port: int, allowed: Sequence[str]) -> ServerPlace:
         raise _not_ours(endpoint, "only root or its user can restart it")
     if not pooler.program or any(not word.startswith(("/", "-")) for word in arguments):
         raise _not_ours(endpoint, f"it was started with relative names: {shlex.join(arguments)}")
+    # Its configuration may name files relative to it.
+    working_directory = os.readlink(f"/proc/{pooler.pid}/cwd")
+    if not os.path.isdir(working_directory):
+        raise _not_ours(endpoint, f"its working directory is gone: {working_directory}")
     start = (pooler.program, *arguments)
-    return _place(endpoint, pooler, f"daemon {pooler.program}", shlex.join(start), start, start)
+    daemon_place = _place(endpoint, pooler, f"daemon {pooler.program}", shlex.join(start), start, start)
+    return replace(daemon_place, working_directory=working_directory)
 
 
 def _place(

@@ -323,7 +323,8 @@ def _recovered(
         check_recorded(server_place)
         if _settled(data):
             return Recovered(is_up=True)
-        with Journal(known_server.name, directory) as journal:
+        with Journal(known_server.name, directory, reverting=True) as journal:
+            journal.owe()
             in_force = journal.text().in_force
             chosen = selection(in_force)
             changed = restore(server_place, chosen)
@@ -349,7 +350,8 @@ def _recovered(
     tell("starting it")
     reasons = start_server(server_place)
     if reasons:
-        with Journal(known_server.name, directory) as journal:
+        with Journal(known_server.name, directory, reverting=True) as journal:
+            journal.owe()
             in_force = journal.text().in_force
             copied = restore_copy(
                 server_place,
@@ -467,7 +469,7 @@ def let_in_again(
             postmaster = postmaster_at(data) if server.alone and holds_same_cluster(server) else None
             if postmaster is None:
                 continue
-            with Journal(server.name, directory) as journal:
+            with Journal(server.name, directory, reverting=True) as journal:
                 chosen = of_file(journal.text().in_force)
                 changed = restore(server.server_place, chosen)
             if changed:

@@ -30,6 +30,7 @@ from msgspec import Struct
 
 from pgtop_tune.base.errors import PendingElsewhere, PgtopError, ServerProblem, UsageProblem
 from pgtop_tune.base.safe_text import one_line
+from pgtop_tune.base.sql_quoting import identifier
 from pgtop_tune.base.units import wall_clock
 from pgtop_tune.changes.journal import Journal, read_all
 from pgtop_tune.changes.model.change import Scope
@@ -75,6 +76,7 @@ _PAUSE_S: Final = (0.05, 0.25)
 """Bounds of a random pause, in seconds: two programs that start at once may both refuse, and each tries again."""
 _WORD: Final = 80
 _SINCE_PARAMETER_PRIVILEGES: Final = 15
+_PLAIN: Final = re.compile(r"[a-z0-9_.]+")
 _BY: Final = re.compile(r"(?P<who>.*), (?P<pid>\d{1,10})", re.DOTALL)
 EXPERIMENT: Final[Target] = ("", Scope())
 """Stands for the whole server: two experiments on it would measure each other."""
@@ -542,7 +544,13 @@ def _left_by(target: Target, marker: Marker) -> str:
 
 
 def _without_marker(target: Target) -> str:
-    return statement(marker_name(target[0]), None, target[1]).replace('"', "")
+    return removing(marker_name(target[0]), target[1])
+
+
+def removing(name: str, scope: Scope) -> str:
+    """Return the statement that removes a marker, to be pasted into psql: names of others stay quoted."""
+    text = str(statement(name, None, scope))
+    return text.replace(identifier(*name.split(".")), name) if _PLAIN.fullmatch(name) else text
 
 
 def _value(marker: Marker) -> str:

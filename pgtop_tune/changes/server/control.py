@@ -452,8 +452,13 @@ class PostgresControl:
                         tell=self._rules.tell,
                     )
                 except (ServerProblem, JournalProblem):
-                    # Nothing is changed. After a lost connection that is not known, and it stays.
+                    # Nothing is changed, unless a value could not be put back either: its watchdog does that. After a
+                    # lost connection that is not known, and it stays.
+                    in_force = journal.text().in_force
                     for set_id in set(self._held.guarded).difference(guarded_before):
+                        if unreverted := [change for change in in_force if change.set_key == set_id]:
+                            self._hold(journal, unreverted)
+                            continue
                         self._held.dismiss(set_id)
                         self._held.forget(set_id)
                     raise

@@ -6,8 +6,6 @@ Blocking; `control` calls it from a thread.
 
 from __future__ import annotations
 
-import os
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -43,7 +41,7 @@ from pgtop_tune.postgres.server.failures import (
     server_words,
     sqlstate_of,
 )
-from pgtop_tune.postgres.server.libpq import CONNECT_TIMEOUT_S, connect
+from pgtop_tune.postgres.server.libpq import CONNECT_TIMEOUT_S, connect, cut
 from pgtop_tune.postgres.server.own_sessions import OwnSessions, marked
 from pgtop_tune.postgres.server.search_path import AT_START, pin, unpinned
 from pgtop_tune.postgres.server.way_in import attempts, login_problem
@@ -486,11 +484,7 @@ class OperatorSession:
 
     def abort(self) -> None:
         """Make a call that hangs in another thread fail at once."""
-        try:
-            with socket.socket(fileno=os.dup(self._connection.fileno())) as line:
-                line.shutdown(socket.SHUT_RDWR)
-        except (OSError, psycopg.Error):
-            pass
+        cut(self._connection)
 
     def close(self) -> None:
         """Close the session."""

@@ -16,12 +16,12 @@ from pgtop_tune.changes.model.pending_set import PendingSet, now_ms, pending_set
 from pgtop_tune.changes.selection import everything, last, of_set
 from pgtop_tune.changes.server import change_set
 from pgtop_tune.changes.server.change_set import take_back
-from pgtop_tune.changes.server.claims import OwnSets, briefly_claimed, clear, is_over, pending_words
+from pgtop_tune.changes.server.claims import OwnSets, briefly_claimed, clear, is_over, pending_words, removing
 from pgtop_tune.changes.server.instances import KnownJournal, ServerJournals, find_journals
 from pgtop_tune.changes.server.markers import Marker, Target, all_markers, server_clock, try_renew
 from pgtop_tune.changes.server.one_change import is_ours
 from pgtop_tune.changes.server.session_runner import operator_session
-from pgtop_tune.changes.statements import is_same_value, named_now, present, statement
+from pgtop_tune.changes.statements import is_same_value, named_now, present
 from pgtop_tune.changes.watchdogs import HeldSets, Start, guard_set
 from pgtop_tune.model.instance import Kin
 from pgtop_tune.postgres.server.conninfo import ConnInfo
@@ -162,8 +162,7 @@ def revert_left(
     targets: list[Target] = []
 
     def unreadable(name: str, scope: Scope) -> None:
-        remove = statement(name, None, scope).replace('"', "")
-        tell(f"{name} cannot be read, of another version of pgtop-tune: `{remove}` in psql removes it")
+        tell(f"{name} cannot be read, of another version of pgtop-tune: `{removing(name, scope)}` in psql removes it")
 
     for target, marker in all_markers(session, unreadable):
         remaining_ms, is_of_here = marker.remaining_ms(clock), marker.is_of(session.instance)

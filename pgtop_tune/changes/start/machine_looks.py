@@ -22,6 +22,7 @@ from msgspec.structs import replace
 from pgtop_tune.changes.start.next_start import PASSPHRASE, TLS_FILES, NextStart
 from pgtop_tune.changes.statements import elements
 from pgtop_tune.cluster.auto_conf import FILE_NAME
+from pgtop_tune.host.kernel_text import link_of
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.instance import ServerPlace
 from pgtop_tune.process.mount_namespace import MountNamespace, namespace_of
@@ -155,17 +156,10 @@ def account_of(pid: int, root: Path = Path("/")) -> ServerAccount | None:
             groups=frozenset(map(int, (fields["Gid"][1], *fields["Groups"]))),
             capabilities=int(fields["CapEff"][0], 16),
             namespace=namespace_of(pid, root),
-            has_our_network=_link(root / f"proc/{pid}/ns/net") in ("", _link(root / "proc/self/ns/net")),
+            has_our_network=link_of(root / f"proc/{pid}/ns/net") in ("", link_of(root / "proc/self/ns/net")),
         )
     except (OSError, KeyError, ValueError, IndexError):
         return None
-
-
-def _link(path: Path) -> str:
-    try:
-        return os.readlink(path)
-    except OSError:
-        return ""
 
 
 def at_place(

@@ -55,11 +55,19 @@ def test_lists_are_the_same_however_they_are_quoted() -> None:
     assert put_back(after, (change("shared_preload_libraries", "a,b", None),)) == BEFORE
 
 
-@given(st.text(st.characters(codec="utf-8", exclude_characters="\n\r\0\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029")))
+@given(st.text(st.characters(codec="utf-8", exclude_characters="\n\0")))
 def test_a_value_that_was_written_is_read_as_it_was(value: str) -> None:
     text = auto_conf.with_line(HEAD, "cluster_name", value)
     assert auto_conf.settings(text) == {"cluster_name": value}
     assert auto_conf.with_line(text, "CLUSTER_NAME", None) == HEAD
+
+
+@pytest.mark.parametrize("character", "\v\f\x85\u2028")
+def test_a_line_ends_where_it_ends_for_the_server(character: str) -> None:
+    value = f"a{character}work_mem = 1GB #"
+    text = auto_conf.with_line(HEAD, "cluster_name", value)
+    assert auto_conf.settings(text) == {"cluster_name": value}
+    assert auto_conf.with_line(text, "work_mem", None) == text
 
 
 def test_comments_that_alter_system_drops_come_back_from_the_copy(tmp_path: Path) -> None:

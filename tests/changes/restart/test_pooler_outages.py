@@ -21,6 +21,7 @@ from tests.changes.server.test_control import ROOT
 from tests.support.poolers import LOOPBACK, PgBouncer, program
 from tests.support.processes import alive, eventually, revert_watchdogs
 
+PASSWORD = "s3cret"
 SCRIPT = """
 import sys
 import msgspec
@@ -38,8 +39,9 @@ with pooler.guarded():
 
 @pytest.fixture
 def pooler(server: Throwaway) -> Iterator[PgBouncer]:
-    """A PgBouncer that has made a daemon of itself, as distributions without systemd start it."""
-    with PgBouncer(server, pidfile="DIRECTORY/pid", logfile="DIRECTORY/log") as made:
+    """A PgBouncer that has made a daemon of itself, as distributions without systemd start it: beside its files."""
+    files = {"pidfile": "DIRECTORY/pid", "logfile": "DIRECTORY/log", "auth_file": "users"}
+    with PgBouncer(server, password=PASSWORD, **files) as made:
         made.stop()
         # It may have been killed while it wrote its number.
         (made.directory / "pid").unlink(missing_ok=True)
@@ -49,7 +51,7 @@ def pooler(server: Throwaway) -> Iterator[PgBouncer]:
             user=account.uid,
             group=account.gid,
             extra_groups=[] if account.uid is not None else None,
-            cwd="/",
+            cwd=made.directory,
             check=True,
         )
         assert eventually(lambda: answers(made))
@@ -66,7 +68,7 @@ def pid_of(pooler: PgBouncer) -> int:
 
 def answers(pooler: PgBouncer) -> bool:
     try:
-        psycopg.connect(pooler.conninfo()).close()
+        psycopg.connect(f"{pooler.conninfo()} password={PASSWORD}").close()
     except psycopg.OperationalError:
         return False
     return True
@@ -100,7 +102,7 @@ def test_it_comes_back_though_we_are_killed(pooler: PgBouncer) -> None:
 
 
 def test_one_that_was_not_named_or_that_another_program_runs_is_refused(server: Throwaway) -> None:
-    with PgBouncer(server) as pooler:
+    with PgBouncer(server, password=PASSWORD) as pooler:
         with pytest.raises(UsageProblem, match="is not allowed") as problem:
             pooler_place(LOOPBACK, pooler.port, ["127.0.0.1:1"])
         assert f"--allow-outage {LOOPBACK}:{pooler.port}" in problem.value.hint

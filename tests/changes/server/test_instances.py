@@ -46,7 +46,9 @@ LITTLE = Instance("77", 2_000, timeline="00000001", data_directory="/data")
     [
         (replace(KNOWN, data_directory="", machine="", written_s=None), Kin.SAME),
         (replace(KNOWN, system_identifier="78"), Kin.OTHER),
-        (replace(KNOWN, started_us=999), Kin.OTHER),
+        (replace(KNOWN, started_us=999, machine=""), Kin.OTHER),
+        # The clock was set back.
+        (replace(KNOWN, started_us=999), Kin.SAME),
         (AGAIN, Kin.SAME),
         (replace(AGAIN, altered_s=30), Kin.SAME),
         (replace(AGAIN, altered_s=19), Kin.OTHER),

@@ -71,6 +71,12 @@ def literal(value: str | int | float) -> Sql:
     return Sql("E'" + "".join(_of_a_text(character) for character in value) + "'")
 
 
+def conninfo_value(text: str) -> str:
+    """Return a value of a libpq keyword, quoted."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
 def unmistakable(statement: str) -> str:
     """Return a statement as the server writes it (pg_get_indexdef), with its names and texts quoted as we do.
 

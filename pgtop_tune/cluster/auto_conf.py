@@ -22,6 +22,8 @@ _LINE: Final = re.compile(
     r"\s*(?P<name>[A-Za-z_][\w$]*(?:\.[A-Za-z_][\w$]*)*)\s*(?:=\s*|\s)"
     r"(?:'(?P<quoted>(?:[^'\\]|''|\\.)*)'|(?P<plain>[^\s#']+))\s*(?:#.*)?"
 )
+_LINES: Final = re.compile(r"[^\n]*\n|[^\n]+")
+"""Lines as the server divides them: not at the other characters that Python does."""
 _ESCAPED: Final = re.compile(r"''|\\([0-7]{1,3}|.)", re.DOTALL)
 _CONTROL: Final = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 
@@ -29,7 +31,7 @@ _CONTROL: Final = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 def settings(text: str) -> dict[str, str]:
     """Return the value by name of the lines that set one; of each name the last line, in the order of the lines."""
     values: dict[str, str] = {}
-    for line in text.splitlines():
+    for line in _LINES.findall(text):
         name, value = _parsed(line)
         if name:
             values.pop(name, None)
@@ -39,7 +41,7 @@ def settings(text: str) -> dict[str, str]:
 
 def with_line(text: str, name: str, value: str | None) -> str:
     """Return the text after ALTER SYSTEM SET: the new line goes to the end; None removes the lines of the name."""
-    kept = [line for line in text.splitlines(keepends=True) if _parsed(line)[0].lower() != name.lower()]
+    kept = [line for line in _LINES.findall(text) if _parsed(line)[0].lower() != name.lower()]
     if value is None:
         return "".join(kept)
     if kept and not kept[-1].endswith("\n"):

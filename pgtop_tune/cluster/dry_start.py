@@ -222,7 +222,10 @@ def _directory(server_place: ServerPlace, text: StartText) -> Iterator[ForeignPa
     """Make a directory of the server's account with the files of the trial, in a directory of ours."""
     clear_leftovers()
     try:
-        own_directory = Path(tempfile.mkdtemp(prefix=_PREFIX))
+        # As root not where another account, whose TMPDIR we have, can replace it.
+        base = tempfile.gettempdir()
+        is_fit = os.geteuid() != 0 or is_private_place(base)
+        own_directory = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=base if is_fit else "/tmp"))
         lock = _locked(own_directory)
     except OSError as error:
         raise ClusterProblem(f"no directory for a test start can be created: {error.strerror}") from None

@@ -18,6 +18,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from pgtop_tune.base.paths import NotOurs, content_of
 from pgtop_tune.process.mount_namespace import directory_at, stat_of
 
 ROOT: Final = Path("/")
@@ -229,6 +230,7 @@ PATRONI: Final = "Patroni"
 
 _UNIT: Final = re.compile(r"[^/]+\.service")
 _OF_USER: Final = re.compile(r"/user@(\d+)\.service/")
+_DATA_DIRECTORY: Final = re.compile(r"^\s*data_directory\s*=?\s*'([^'\n]*)'", re.MULTILINE | re.IGNORECASE)
 _DEBIAN: Final = re.compile(r"/etc/postgresql/([^/]+)/([^/]+)/postgresql\.conf")
 _LOG: Final = "pgtop-tune-start.log"
 _LOOK_TIMEOUT_S: Final = 10.0
@@ -344,7 +346,7 @@ def of_systemd(server: Postmaster, data_directory: str, config_file: str, me: He
 
 def _of_debian(server: Postmaster, data_directory: str, config_file: str, me: Here) -> Managed | None:
     match = _DEBIAN.fullmatch(config_file)
-    if match is None or not me.has("pg_ctlcluster"):
+    if match is None or not me.has("pg_ctlcluster") or not _names(config_file, data_directory):
         return None
     cluster = ("pg_ctlcluster", *match.groups())
     restart, start = (*cluster, "restart", "-m", "fast"), (*cluster, "start")
@@ -352,6 +354,16 @@ def _of_debian(server: Postmaster, data_directory: str, config_file: str, me: He
     if me.euid in (0, server.uid):
         return Managed(description=description, command=shlex.join(restart), restart=restart, start=start)
     return Managed(description, shlex.join(("sudo", *restart)), why_not=_not_us(server))
+
+
+def _names(config_file: str, data_directory: str) -> bool:
+    """Return whether a configuration is of a data directory: another server may use it for its own."""
+    try:
+        content = content_of(Path(config_file), _MOST_BYTES)
+    except (NotOurs, OSError):
+        return False
+    named = _DATA_DIRECTORY.findall(content.decode("utf-8", "surrogateescape"))
+    return bool(named) and os.path.realpath(named[-1]) == os.path.realpath(data_directory)
 
 
 def _of_container(server: Postmaster, data_directory: str, config_file: str, me: Here) -> Managed | None:

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from pgtop_tune.base.errors import ClusterProblem
+from pgtop_tune.base.sql_quoting import conninfo_value
 from pgtop_tune.cluster.binaries import Binaries
 from pgtop_tune.cluster.postmaster import PID_FILE
 from pgtop_tune.cluster.promotion import STANDBY_FILE, promote
@@ -103,7 +104,7 @@ class ReplicatedServer(Throwaway):
         primary.end()
         self._run_command(["/bin/rm", "-rf", "--", str(self.data_dir)])
         self._run_command(["/bin/cp", "-a", "--", str(primary.data_dir), str(self.data_dir)])
-        address = f"host={_conninfo_value(str(primary.socket_dir))} port={primary.port} user={SUPERUSER}"
+        address = f"host={conninfo_value(str(primary.socket_dir))} port={primary.port} user={SUPERUSER}"
         with self._data() as data:
             data.replace(STANDBY_FILE, b"")
             write_settings({**default_settings(self.binaries), **_REPLICATED, "primary_conninfo": address}, data)
@@ -139,7 +140,7 @@ class ThrowawayServers:
         hosts = ",".join(str(server.socket_dir) for server in self._servers)
         ports = ",".join(str(server.port) for server in self._servers)
         self.conninfo: Final = (
-            f"host={_conninfo_value(hosts)} port={ports} user={SUPERUSER} dbname=postgres"
+            f"host={conninfo_value(hosts)} port={ports} user={SUPERUSER} dbname=postgres"
             + " target_session_attrs=read-write" * (standby is not None)
         )
 
@@ -233,8 +234,3 @@ class ThrowawayServers:
             if server is not self._primary and (self._is_torn or not server.runs):
                 server.follow(self._primary)
         self._is_torn = False
-
-
-def _conninfo_value(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"

@@ -86,7 +86,7 @@ def run_program(
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 env={"PATH": _SAFE_PATH, **own_variables, **belonging, **english},
-                cwd="/",
+                cwd=server_place.working_directory,
                 user=server_place.uid if become else None,
                 group=server_place.gid if become else None,
                 extra_groups=groups_of(server_place) if become else None,

@@ -89,7 +89,7 @@ class Account(Struct, frozen=True):
                 user=self.uid,
                 group=self.gid,
                 extra_groups=[],
-                env={**os.environ, **extra},
+                env={**_own_variables(), **extra},
                 cwd="/",
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -100,6 +100,11 @@ class Account(Struct, frozen=True):
         except (OSError, subprocess.SubprocessError):
             return False
         return answer.returncode == 0
+
+
+def _own_variables() -> dict[str, str]:
+    """Return what an account's processes get of our environment, which may have secrets."""
+    return {name: os.environ[name] for name in ("PATH", "TZ") if name in os.environ}
 
 
 def server_account() -> Account:
@@ -571,7 +576,6 @@ class Throwaway:
             server.stop()
 
     def _guarded(self, argv: list[str], output: int) -> Guarded:
-        own_variables = {name: os.environ[name] for name in ("PATH", "TZ") if name in os.environ}
         try:
             return start_guarded(
                 argv,
@@ -583,7 +587,7 @@ class Throwaway:
                 gid=self._account.gid,
                 stdout=output,
                 stderr=output,
-                env={**own_variables, "LC_ALL": "C", **self._programs.environment()},
+                env={**_own_variables(), "LC_ALL": "C", **self._programs.environment()},
                 cwd=self.work_dir,
             )
         except OSError as problem:

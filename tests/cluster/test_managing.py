@@ -12,10 +12,12 @@ from typing import Final
 import pytest
 from msgspec.structs import replace
 
+from pgtop_tune.cluster import postmaster
 from pgtop_tune.cluster.postmaster import Here, Postmaster, managed, postmaster_of
 
 DATA: Final = "/srv/pg"
 CONF: Final = "/srv/pg/postgresql.conf"
+DEBIAN_CONF: Final = "/etc/postgresql/17/main/postgresql.conf"
 ROOT: Final = Here(0, lambda unit, of_user: 0, lambda name: True)
 SERVER: Final = Postmaster(
     pid=700,
@@ -65,10 +67,18 @@ def test_a_unit_of_a_user_is_restarted_by_that_user(euid: int, ours: bool) -> No
 
 
 @pytest.mark.parametrize(("euid", "ours"), [(0, True), (26, True), (1000, False)])
-def test_a_cluster_of_debian_is_restarted_by_pg_ctlcluster(euid: int, ours: bool) -> None:
-    found = managed(SERVER, DATA, "/etc/postgresql/17/main/postgresql.conf", as_unit(0, euid))
+def test_a_cluster_of_debian_is_restarted_by_pg_ctlcluster(
+    euid: int, ours: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postmaster, "content_of", lambda path, most: f"port=1\ndata_directory = '{DATA}'\n".encode())
+    found = managed(SERVER, DATA, DEBIAN_CONF, as_unit(0, euid))
     assert found.command.endswith("pg_ctlcluster 17 main restart -m fast")
     assert found.restart == (("pg_ctlcluster", "17", "main", "restart", "-m", "fast") if ours else ())
+
+
+def test_a_copy_with_the_configuration_of_a_cluster_is_not_that_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(postmaster, "content_of", lambda path, most: f"data_directory = '{DATA}'\n".encode())
+    assert "pg_ctlcluster" not in managed(SERVER, "/srv/copy", DEBIAN_CONF, ROOT).command
 
 
 def test_pg_ctl_gets_the_options_back_that_the_server_had(tmp_path: Path) -> None:

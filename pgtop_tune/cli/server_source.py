@@ -64,7 +64,7 @@ class ServerSource:
         host = HostSampler(
             host=host_of(clock, options.host_source, caps=caps),
             surely_local=conninfo.endpoints[0].is_socket,
-            backend=self._our_backend,
+            backend=reader.own_backend,
             server=reader,
             clock=clock,
             caps=caps,
@@ -98,14 +98,6 @@ class ServerSource:
             interval_s=options.interval_s,
             poolers=poolers,
             ceilings=ceilings,
-        )
-
-    def _our_backend(self) -> tuple[int, int | None]:
-        capabilities = self._reader.capabilities
-        return (
-            (0, 0)
-            if isinstance(capabilities, Unavailable)
-            else (capabilities.backend_pid, capabilities.backend_start_ms)
         )
 
     @property

@@ -100,9 +100,9 @@ class CheckFinding(Struct, frozen=True):
     """Something that will hurt.
 
     Attributes:
-        severity: Degree of harm.
         says: One line: what is wrong, with the deciding number. May hold foreign text.
         evidence: Numbers that prove it.
+        severity: Degree of harm.
         fix: Remedy and undo; None where only people can decide.
         confidence: The framework lowers it where statistics are young.
         subject: What it is about when a check can find several things ("bench public.orders_idx"): with the check's id
@@ -110,9 +110,9 @@ class CheckFinding(Struct, frozen=True):
         objects: The single ones where it is about several of a kind.
     """
 
-    severity: Severity
     says: str
     evidence: tuple[Evidence, ...]
+    severity: Severity = Severity.WARNING
     fix: Fix | None = None
     confidence: CheckConfidence = CheckConfidence.HIGH
     subject: str = ""
@@ -193,10 +193,10 @@ class Check(Struct, frozen=True):
         group: Part of the reference it stands in.
         title: Subject in a few words.
         why: One sentence: what happens to who ignores it.
-        severity: The highest that it finds.
         page: Page of PostgreSQL's documentation with its anchor: "runtime-config-resource.html#GUC-WORK-MEM".
         needs: Parts without which it is unknown.
         look: Function that finds; see `Look`.
+        severity: The highest that it finds.
         thresholds: Numbers that it judges by.
         counts: Whether it judges by counters, which say little when they are young.
         asks: Questions that it can do without: no answer to one of them makes only a part unknown.
@@ -207,10 +207,10 @@ class Check(Struct, frozen=True):
     group: str
     title: str
     why: str
-    severity: Severity
     page: str
     needs: tuple[FactNeed[Any], ...]
     look: Look
+    severity: Severity = Severity.WARNING
     thresholds: tuple[Threshold, ...] = ()
     counts: bool = False
     twice: bool = False

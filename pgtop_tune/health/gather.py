@@ -177,20 +177,12 @@ class _MachineView:
         self._sampler = HostSampler(
             host=local,
             surely_local=conninfo.endpoints[0].is_socket,
-            backend=self._our_backend,
+            backend=reader.own_backend,
             server=reader,
             clock=clock,
             wished=host_source,
         )
         self._places: ServerPlaces = NOWHERE_ELSE
-
-    def _our_backend(self) -> tuple[int, int | None]:
-        capabilities = self._reader.capabilities
-        return (
-            (0, 0)
-            if isinstance(capabilities, Unavailable)
-            else (capabilities.backend_pid, capabilities.backend_start_ms)
-        )
 
     async def localise(self, facts: ServerFacts) -> ServerFacts:
         """Return the facts with the place of the server's machine."""

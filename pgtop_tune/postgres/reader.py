@@ -90,11 +90,6 @@ class PostgresReader:
         return self._connection is not None and not self._connection.is_closed
 
     @property
-    def backend_pid(self) -> int | None:
-        """Our own backend, for finding the server's processes on this machine."""
-        return self._connection.backend_pid if self._connection else None
-
-    @property
     def reached(self) -> Reached | None:
         """Return the address of our session; None without one."""
         return self._connection.reached if self._connection is not None and self.connected else None
@@ -103,6 +98,11 @@ class PostgresReader:
     def capabilities(self) -> Capabilities | Unavailable:
         """Probed when connecting, and anew with each look at the parameters."""
         return self._capabilities or NOT_YET
+
+    def own_backend(self) -> tuple[int, int | None]:
+        """Return pid and start of our session, milliseconds since the epoch; zeros before the first one."""
+        probed = self._capabilities
+        return (0, 0) if probed is None else (probed.backend_pid, probed.backend_start_ms)
 
     async def connect(self) -> ServerFacts:
         """Connect (anew) and probe the server.

@@ -30,10 +30,10 @@ def report() -> Report:
     """Two findings of one check, one of another, and a check that found nothing."""
 
     def check(id_: str) -> Check:
-        return Check(id_, "g", "t", "Why.", Severity.HIGH, "p.html", (), lambda facts, limits: ())
+        return Check(id_, "g", "t", "Why.", "p.html", (), lambda facts, limits: (), Severity.HIGH)
 
     def finding(subject: str) -> CheckFinding:
-        return CheckFinding(Severity.HIGH, f"{subject} is bad", (Evidence("1", "v"),), subject=subject)
+        return CheckFinding(f"{subject} is bad", (Evidence("1", "v"),), Severity.HIGH, subject=subject)
 
     results = (
         CheckResult(check("AAA-01"), (finding("bench public.a"), finding("bench private.b"))),

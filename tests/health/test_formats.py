@@ -33,12 +33,12 @@ HOSTILE = "a]]>&<b>\x1b[31m|`*[x](http://evil)\u202e\x00\ud800\ufffe"
 
 
 def _check(id_: str, group: str = "memory") -> Check:
-    return Check(id_, group, "a title", "A sentence.", Severity.HIGH, "page.html", (), lambda facts, limits: ())
+    return Check(id_, group, "a title", "A sentence.", "page.html", (), lambda facts, limits: (), Severity.HIGH)
 
 
 def _finding(severity: Severity, says: str = "found", subject: str = "") -> CheckFinding:
     return CheckFinding(
-        severity, says, (Evidence("1 of 2", "view.column"),), Fix("DO 1;\nDO 2;", "UNDO;", remark="later"),
+        says, (Evidence("1 of 2", "view.column"),), severity, Fix("DO 1;\nDO 2;", "UNDO;", remark="later"),
         subject=subject,
     )  # fmt: skip
 

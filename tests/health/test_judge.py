@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from pgtop_tune.health import needs
-from pgtop_tune.health.check import Check, CheckConfidence, CheckFinding, Evidence, Limits, Severity, Threshold, Unknown
+from pgtop_tune.health.check import Check, CheckConfidence, CheckFinding, Evidence, Limits, Threshold, Unknown
 from pgtop_tune.health.facts import Answers, CheckFacts, Question, Refused
 from pgtop_tune.health.judge import judge, statistics_age_s
 from pgtop_tune.health.registry import CHECKS
@@ -30,12 +30,12 @@ QUESTION = Question("check_made_up", Row, "a view", everywhere=True)
 def _look(facts: CheckFacts, limits: Limits) -> Iterator[CheckFinding | Unknown]:
     for database, row in facts.have(QUESTION):
         if limits["most"] < 1:
-            yield CheckFinding(Severity.WARNING, row.name, (Evidence("1", "x"),), subject=database)
+            yield CheckFinding(row.name, (Evidence("1", "x"),), subject=database)
 
 
 CHECK = Check(
-    "XXX-01", "made up", "made up", "Because.", Severity.WARNING, "page.html", (QUESTION,), _look,
-    (Threshold("most", 0, "", ""),), counts=True,
+    "XXX-01", "made up", "made up", "Because.", "page.html", (QUESTION,), _look,
+    thresholds=(Threshold("most", 0, "", ""),), counts=True,
 )  # fmt: skip
 
 

@@ -17,7 +17,7 @@ HOSTILE = "idx\x1b[31m"
 
 def check_row(id_: str, group: str = "memory") -> Check:
     return Check(
-        id_, group, f"title of {id_}", f"Why {id_} matters.", Severity.HIGH, "page.html", (), lambda facts, limits: ()
+        id_, group, f"title of {id_}", f"Why {id_} matters.", "page.html", (), lambda facts, limits: (), Severity.HIGH
     )
 
 
@@ -25,7 +25,7 @@ def sets(name: str, value: str, severity: Severity, says: str, remark: str = "")
     """A finding that one parameter mends."""
     fix = Fix(f"ALTER SYSTEM SET {name} = '{value}';", f"ALTER SYSTEM RESET {name};", remark=remark,
                  parameter=(name, value))  # fmt: skip
-    return CheckFinding(severity, says, (Evidence(f"{name} is small", "pg_settings.setting"),), fix)
+    return CheckFinding(says, (Evidence(f"{name} is small", "pg_settings.setting"),), severity, fix)
 
 
 def report(*results: CheckResult) -> Report:
@@ -45,8 +45,8 @@ def typical() -> Report:
             ),
         ),
         CheckResult(check_row("WAL-01"), (sets("max_wal_size", "4GB", Severity.CRITICAL, "WAL is short"),)),
-        CheckResult(check_row("IDX-01"), (CheckFinding(Severity.INFO, f"{HOSTILE} was never used", (), drop),)),
-        CheckResult(check_row("KEY-01"), (CheckFinding(Severity.INFO, "people have to decide", ()),)),
+        CheckResult(check_row("IDX-01"), (CheckFinding(f"{HOSTILE} was never used", (), Severity.INFO, drop),)),
+        CheckResult(check_row("KEY-01"), (CheckFinding("people have to decide", (), Severity.INFO),)),
         CheckResult(check_row("OS-01"), unknowns=(Unknown("the machine was not seen"),)),
         CheckResult(check_row("OS-02")),
     )  # fmt: skip

@@ -378,7 +378,6 @@ def _trust_on_machine(facts: CheckFacts, limits: Limits) -> Findings:
     whom = "any role, superusers included" if "all" in users else f"{', '.join(users[:_SHOWN])}"
     if rules:
         yield CheckFinding(
-            severity=Severity.WARNING,
             says=f"{_lines(rules)} {'trusts' if len(rules) == 1 else 'trust'} this machine: any of its accounts and "
             f"programs may log in as {whom}",
             evidence=(Evidence(_listed(rules), "pg_hba_file_rules.auth_method, address"),),
@@ -418,7 +417,6 @@ CHECKS: Final[tuple[Check, ...]] = (
         group="security",
         title="rights of PUBLIC",
         why="Every login, including each one created later, has the rights of PUBLIC.",
-        severity=Severity.WARNING,
         page="ddl-priv.html",
         needs=(PUBLIC,),
         look=_open_to_all,
@@ -428,7 +426,6 @@ CHECKS: Final[tuple[Check, ...]] = (
         group=_GROUP,
         title="TLS versions",
         why="An attacker on the network can choose the oldest version that both sides support.",
-        severity=Severity.WARNING,
         page="runtime-config-connection.html#GUC-SSL-MIN-PROTOCOL-VERSION",
         needs=(needs.PARAMETERS,),
         look=bounded(_TLS),
@@ -462,7 +459,6 @@ CHECKS: Final[tuple[Check, ...]] = (
         group=_GROUP,
         title="logins without a password",
         why="Only pg_hba.conf keeps anyone from logging in as such a role.",
-        severity=Severity.WARNING,
         page="auth-password.html",
         needs=(PASSWORDLESS, HBA),
         look=_passwordless,
@@ -482,7 +478,6 @@ CHECKS: Final[tuple[Check, ...]] = (
         group=_GROUP,
         title="trust on the server's machine",
         why="One compromised program on the machine is enough to own all data.",
-        severity=Severity.WARNING,
         page="auth-trust.html",
         needs=(needs.PARAMETERS, HBA),
         asks=(IDENT,),

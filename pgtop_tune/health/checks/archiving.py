@@ -295,7 +295,6 @@ def _commands(facts: CheckFacts, limits: Limits) -> Findings:
         lacking = [word for word in needed if word not in command]
         if row is not None and row.setting and lacking:
             yield CheckFinding(
-                severity=Severity.WARNING,
                 says=f"{name} {row.setting!r} lacks {' and '.join(lacking)}: {so}",
                 evidence=(as_shown(facts, name),),
                 fix=by_hand(
@@ -322,7 +321,6 @@ def _old(facts: CheckFacts, limits: Limits) -> Findings:
     never = archiver.last_archived_ms is None
     if age_s > limits["seconds"] and (never or since > limits["bytes"]):
         yield CheckFinding(
-            severity=Severity.WARNING,
             says=f"no WAL has been archived for {duration(age_s)}: {'all of it' if never else about(since)} is lost "
             "with the machine",
             evidence=(
@@ -518,7 +516,6 @@ CHECKS: Final[tuple[Check, ...]] = (
         group=_GROUP,
         title="age of the archive",
         why="Commits since the last archived segment are lost with the machine.",
-        severity=Severity.WARNING,
         page="runtime-config-wal.html#GUC-ARCHIVE-TIMEOUT",
         needs=(needs.SERVER, needs.PARAMETERS, needs.ARCHIVER, needs.WAL),
         look=_old,

@@ -131,7 +131,6 @@ def _halted(facts: CheckFacts, limits: Limits) -> Findings:
     if share > limits["percent"]:
         better = math.ceil(pages * (1 + share / 100) / _ROUNDED_TO) * _ROUNDED_TO
         yield CheckFinding(
-            severity=Severity.WARNING,
             says=f"the background writer stopped at bgwriter_lru_maxpages in {share:.0f} % of its rounds",
             evidence=(
                 Evidence(f"{checkpoints.maxwritten_clean} times in {rounds:.0f} rounds", f"{_VIEW}.maxwritten_clean"),
@@ -155,7 +154,6 @@ def _fsyncs(facts: CheckFacts, limits: Limits) -> Findings:
     elif checkpoints.backend_fsyncs > limits["fsyncs"]:
         source = "pg_stat_io.fsyncs" if of_io else f"{_VIEW}.buffers_backend_fsync"
         yield CheckFinding(
-            severity=Severity.WARNING,
             says=f"backends had to sync files themselves {checkpoints.backend_fsyncs} times: the checkpointer's queue "
             "was full",
             evidence=(
@@ -190,7 +188,6 @@ CHECKS: Final[tuple[Check, ...]] = (
         group=_GROUP,
         title="background writer at its limit",
         why="A round that ends at bgwriter_lru_maxpages leaves dirty buffers for backends to write.",
-        severity=Severity.WARNING,
         page="runtime-config-resource.html#GUC-BGWRITER-LRU-MAXPAGES",
         needs=(needs.SERVER, needs.PARAMETERS, needs.CHECKPOINTS),
         look=_halted,
@@ -202,7 +199,6 @@ CHECKS: Final[tuple[Check, ...]] = (
         group=_GROUP,
         title="fsync by backends",
         why="A backend that syncs a file waits for the disk in the middle of a statement.",
-        severity=Severity.WARNING,
         page="monitoring-stats.html#MONITORING-PG-STAT-BGWRITER-VIEW",
         needs=(needs.SERVER, needs.CHECKPOINTS),
         look=_fsyncs,

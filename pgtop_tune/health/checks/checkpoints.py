@@ -160,7 +160,6 @@ def _target(facts: CheckFacts, limits: Limits) -> Findings:
         else ("a checkpoint has no spare time and may still write when the next is due")
     )
     yield CheckFinding(
-        severity=Severity.WARNING,
         says=f"checkpoint_completion_target is {target:g}: {consequence}",
         evidence=(as_shown(facts, "checkpoint_completion_target"),),
         fix=advised(facts, "checkpoint_completion_target"),
@@ -177,7 +176,6 @@ def _volume(facts: CheckFacts, limits: Limits) -> Findings:
     if (size := parameters.number("max_wal_size")) * limits["factor"] < needed:
         lasts_s = size / (1.0 + parameters.number("checkpoint_completion_target")) / measured.wal_bytes_per_s
         yield CheckFinding(
-            severity=Severity.WARNING,
             says=f"at {about(measured.wal_bytes_per_s)}/s of WAL, max_wal_size {parameters.shown('max_wal_size')} "
             f"lasts {duration(lasts_s)}, and checkpoint_timeout is {parameters.shown('checkpoint_timeout')}",
             evidence=(
@@ -329,7 +327,6 @@ CHECKS: Final[tuple[Check, ...]] = (
         group=_GROUP,
         title="spread of checkpoint writes",
         why="The target is the share of the checkpoint interval over which writes are spread.",
-        severity=Severity.WARNING,
         page="runtime-config-wal.html#GUC-CHECKPOINT-COMPLETION-TARGET",
         needs=(needs.PARAMETERS,),
         look=_target,
@@ -343,7 +340,6 @@ CHECKS: Final[tuple[Check, ...]] = (
         group=_GROUP,
         title="max_wal_size and the WAL rate",
         why="Checkpoints started by volume instead of time come most often under the highest load.",
-        severity=Severity.WARNING,
         page="runtime-config-wal.html#GUC-MAX-WAL-SIZE",
         needs=(needs.SERVER, needs.PARAMETERS),
         look=_volume,
@@ -379,7 +375,6 @@ CHECKS: Final[tuple[Check, ...]] = (
         group=_GROUP,
         title="volume and time between checkpoints",
         why="These values decide how a server behaves under load; a quiet server does not show their effect.",
-        severity=Severity.WARNING,
         page="wal-configuration.html",
         needs=(needs.PARAMETERS,),
         look=bounded(_SIZES),
@@ -390,7 +385,6 @@ CHECKS: Final[tuple[Check, ...]] = (
         group=_GROUP,
         title="WAL writing",
         why="Every commit waits until its WAL is written.",
-        severity=Severity.WARNING,
         page="runtime-config-wal.html",
         needs=(needs.PARAMETERS,),
         look=bounded(_WRITING),

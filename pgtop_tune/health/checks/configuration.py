@@ -91,7 +91,6 @@ def _pending(facts: CheckFacts, limits: Limits) -> Findings:
     if waiting:
         names = first_few((row.name for row in waiting), _SHOWN)
         yield CheckFinding(
-            severity=Severity.WARNING,
             says=f"{len(waiting)} {'parameters wait' if len(waiting) > 1 else 'parameter waits'} for a restart: "
             f"{names}",
             evidence=tuple(
@@ -180,7 +179,6 @@ def _end_of_life(facts: CheckFacts, limits: Limits) -> Findings:
     upgrade = by_hand(f"Plan the upgrade to PostgreSQL {max(shipped.majors)} with pg_upgrade or logical replication.")
     if left_days < 0:
         yield CheckFinding(
-            severity=Severity.WARNING,
             says=f"PostgreSQL {major} has had no fixes since {release.last_release.isoformat()}",
             evidence=evidence,
             fix=upgrade,
@@ -262,7 +260,6 @@ def _tablespaces(facts: CheckFacts, limits: Limits) -> Findings:
                 '"' + tablespace.replace('"', '""') + '"' for tablespace in named if tablespace in there
             )
             yield CheckFinding(
-                severity=Severity.WARNING,
                 says=f"{name} is {row.shown}: tablespace {', '.join(missing)} does not exist, and files silently go "
                 "to that of the database",
                 evidence=(as_shown(facts, name), Evidence(f"{len(there)} tablespaces", TABLESPACES.source)),
@@ -396,7 +393,6 @@ CHECKS: Final[tuple[Check, ...]] = (
         group=_GROUP,
         title="parameters pending a restart",
         why="The next restart, planned or not, starts the server with settings that were not tested.",
-        severity=Severity.WARNING,
         page="view-pg-settings.html",
         needs=(needs.PARAMETERS,),
         look=_pending,
@@ -428,7 +424,6 @@ CHECKS: Final[tuple[Check, ...]] = (
         group=_GROUP,
         title="end of life",
         why="A major version without fixes keeps its known vulnerabilities.",
-        severity=Severity.WARNING,
         page="upgrading.html",
         needs=(needs.SERVER,),
         look=_end_of_life,
@@ -439,7 +434,6 @@ CHECKS: Final[tuple[Check, ...]] = (
         group=_GROUP,
         title="minor version",
         why="Minor releases contain only fixes, some against data loss.",
-        severity=Severity.WARNING,
         page="upgrading.html",
         needs=(needs.SERVER,),
         look=_minor,
@@ -471,7 +465,6 @@ CHECKS: Final[tuple[Check, ...]] = (
         group=_GROUP,
         title="missing tablespaces",
         why="Tables and temporary files fill the disk that the tablespace was meant to spare.",
-        severity=Severity.WARNING,
         page="runtime-config-client.html#GUC-TEMP-TABLESPACES",
         needs=(needs.PARAMETERS, TABLESPACES, SCOPED),
         look=also_scoped(_tablespaces, *_OF_TABLESPACES),

@@ -90,7 +90,6 @@ def _many(facts: CheckFacts, limits: Limits) -> Findings:
     most, sensible = parameters.whole("max_connections"), max(_FEW, int(limits["per_core"] * advised.cores))
     if most > sensible:
         yield CheckFinding(
-            severity=Severity.WARNING,
             says=f"max_connections {most} on {advised.cores} processors: that many active sessions slow each other "
             "down",
             evidence=(
@@ -152,7 +151,6 @@ def _prepared(facts: CheckFacts, limits: Limits) -> Findings:
             and not settings.max_prepared_statements
         ):
             yield CheckFinding(
-                severity=Severity.WARNING,
                 says=f"{pooler.name} uses {settings.pool_mode} pooling without support for prepared statements: "
                 "drivers that "
                 "prepare statements (and pgbench -M prepared) fail",
@@ -182,7 +180,6 @@ def _limited(facts: CheckFacts, limits: Limits) -> Findings:
             closed.setdefault(row.kind, []).append(row)
         elif 100 * number >= limits["percent"] * row.most:
             yield CheckFinding(
-                severity=Severity.WARNING,
                 says=f"{row.kind} {row.name} uses {number} of at most {row.most} connections"
                 + (": the next one is refused" if number >= row.most else ""),
                 evidence=(
@@ -198,7 +195,6 @@ def _limited(facts: CheckFacts, limits: Limits) -> Findings:
 def _half_dropped(rows: Sequence[ConnectionLimitRow]) -> CheckFinding:
     names = first_few((row.name for row in rows), _SHOWN)
     return CheckFinding(
-        severity=Severity.WARNING,
         says=f"{len(rows)} {'database is' if len(rows) == 1 else 'databases are'} half dropped ({names}): no "
         "session can connect, and the files remain",
         evidence=(Evidence(f"datconnlimit -2: {names}", CONNECTION_LIMITS.source),),
@@ -213,7 +209,6 @@ def _closed(rows: Sequence[ConnectionLimitRow]) -> CheckFinding:
     verb = "has" if len(rows) == 1 else "have"
     plural = "" if len(rows) == 1 else "s"
     return CheckFinding(
-        severity=Severity.WARNING,
         says=f"{len(rows)} {kind}{plural} {verb} CONNECTION LIMIT 0 ({names}): only superusers can log in",
         evidence=(Evidence(f"CONNECTION LIMIT 0: {names}", CONNECTION_LIMITS.source),),
         fix=_unlimited(rows[:_MENDED]),
@@ -280,7 +275,6 @@ def _idle(facts: CheckFacts, limits: Limits) -> Findings:
         )
     if len(idle) > _SHOWN_SESSIONS:
         yield CheckFinding(
-            Severity.WARNING,
             f"further sessions idle in a transaction that long: {len(idle) - _SHOWN_SESSIONS}",
             (Evidence(f"{len(idle)} sessions", "pg_stat_activity.state"),),
         )
@@ -302,7 +296,6 @@ def _long(facts: CheckFacts, limits: Limits) -> Findings:
     for backend, since_s in sorted(open_s, key=lambda pair: -pair[1])[:_SHOWN_SESSIONS]:
         if since_s >= limits["seconds"]:
             yield CheckFinding(
-                severity=Severity.WARNING,
                 says=f"{_session(backend)} has been in one transaction for {duration(since_s)}",
                 evidence=(Evidence(f"pid {backend.pid}: {since_s:.0f} s", "pg_stat_activity.xact_start"),),
                 fix=_terminate(backend.pid),
@@ -389,7 +382,6 @@ CHECKS: Final[tuple[Check, ...]] = (
         group=_GROUP,
         title="max_connections and processors",
         why="More active sessions than the processors can run only wait for each other; a pooler queues them better.",
-        severity=Severity.WARNING,
         page="runtime-config-connection.html#GUC-MAX-CONNECTIONS",
         needs=(needs.SERVER, needs.PARAMETERS, needs.HOST),
         look=_many,
@@ -410,7 +402,6 @@ CHECKS: Final[tuple[Check, ...]] = (
         group=_GROUP,
         title="prepared statements through a pooler",
         why="A statement prepared on one server connection does not exist on the next one from the pooler.",
-        severity=Severity.WARNING,
         page="sql-prepare.html",
         needs=(needs.POOLERS,),
         look=_prepared,
@@ -420,7 +411,6 @@ CHECKS: Final[tuple[Check, ...]] = (
         group=_GROUP,
         title="connection limits of databases and roles",
         why="The server refuses an application at the limit of its role even while max_connections has room.",
-        severity=Severity.WARNING,
         page="sql-alterrole.html",
         needs=(needs.ACTIVITY, CONNECTION_LIMITS),
         look=_limited,
@@ -455,7 +445,6 @@ CHECKS: Final[tuple[Check, ...]] = (
         group=_TRANSACTIONS,
         title="long transactions",
         why="Dead rows visible to a long transaction stay in all tables of its database, and tables grow.",
-        severity=Severity.WARNING,
         page="routine-vacuuming.html#VACUUM-FOR-SPACE-RECOVERY",
         needs=(needs.ACTIVITY,),
         look=_long,

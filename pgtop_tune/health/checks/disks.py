@@ -165,7 +165,6 @@ def _options(facts: CheckFacts, limits: Limits) -> Findings:
             )  # fmt: skip
         if "sync" in options:
             yield CheckFinding(
-                severity=Severity.WARNING,
                 says=f"{mount.point} is mounted sync: every write waits for the disk, not only commits",
                 evidence=evidence, fix=mount_again(mount.point, "async", "sync"), subject=f"{mount.point} sync",
             )  # fmt: skip
@@ -209,7 +208,6 @@ def _read_ahead(facts: CheckFacts, limits: Limits) -> Findings:
             "sequential scans wait for each request" if now < limits["low"] else "random reads fetch unneeded data"
         )
         yield CheckFinding(
-            severity=Severity.WARNING,
             says=f"{queue.name} reads {now} kB ahead: {consequence}",
             evidence=(Evidence(f"read_ahead_kb {now}", path),),
             fix=kernel_file(path, better, str(now), _BOOT, f"{queue.name}/read_ahead_kb"),
@@ -291,7 +289,7 @@ CHECKS: Final = (
     Check(
         "DISK-01", _GROUP, "space",
         "A server that cannot write WAL stops; one that cannot extend a table fails statements.",
-        Severity.CRITICAL, "diskusage.html", (needs.FILE_SYSTEMS,), _space,
+        "diskusage.html", (needs.FILE_SYSTEMS,), _space, Severity.CRITICAL,
         (
             Threshold("warning", 70, "%", "used: a warning from this share"),
             Threshold("critical", 90, "%", "critical from this share"),
@@ -300,7 +298,7 @@ CHECKS: Final = (
     Check(
         "DISK-02", _GROUP, "inodes",
         "Every relation consists of several files; without free inodes none can be created.",
-        Severity.CRITICAL, "diskusage.html", (needs.FILE_SYSTEMS,), _inodes,
+        "diskusage.html", (needs.FILE_SYSTEMS,), _inodes, Severity.CRITICAL,
         (
             Threshold("warning", 80, "%", "used: a warning from this share"),
             Threshold("critical", 95, "%", "critical from this share"),
@@ -309,22 +307,22 @@ CHECKS: Final = (
     Check(
         "DISK-03", _GROUP, "kind of file system",
         "Whether data survive a crash depends on how the file system implements fsync.",
-        Severity.CRITICAL, _FILE_SYSTEMS, (needs.MACHINE,), _kind,
+        _FILE_SYSTEMS, (needs.MACHINE,), _kind, Severity.CRITICAL,
     ),
     Check(
         "DISK-04", _GROUP, "mount options",
         "Mount options for speed can break the durability of commits.",
-        Severity.CRITICAL, _RELIABILITY, (needs.MACHINE,), _options,
+        _RELIABILITY, (needs.MACHINE,), _options, Severity.CRITICAL,
     ),
     Check(
         "DISK-05", _GROUP, "I/O scheduler",
         "The kernel orders requests a second time, or shares the disk fairly with unimportant programs.",
-        Severity.WARNING, _FILE_SYSTEMS, (needs.MACHINE,), _scheduler,
+        _FILE_SYSTEMS, (needs.MACHINE,), _scheduler,
     ),
     Check(
         "DISK-06", _GROUP, "read-ahead",
         "Read-ahead determines the speed of sequential scans, and the waste of random reads.",
-        Severity.WARNING, _FILE_SYSTEMS, (needs.MACHINE,), _read_ahead,
+        _FILE_SYSTEMS, (needs.MACHINE,), _read_ahead, Severity.WARNING,
         (
             Threshold("warning", 16384, "kB", "warning above it"),
             Threshold("low", 64, "kB", "warning below it"),
@@ -333,12 +331,12 @@ CHECKS: Final = (
     Check(
         "DISK-07", _GROUP, "WAL and data apart",
         "Flushes of commits are small and urgent; writes of checkpoints are large and can wait.",
-        Severity.INFO, "wal-internals.html", (needs.DISKS,), _together,
+        "wal-internals.html", (needs.DISKS,), _together, Severity.INFO,
     ),
     Check(
         "DISK-08", _GROUP, "WAL flushes",
         "A commit takes at least one flush, and flushes do not overlap.",
-        Severity.HIGH, "pgtestfsync.html", (needs.MEASURED,), _flushes,
+        "pgtestfsync.html", (needs.MEASURED,), _flushes, Severity.HIGH,
         (
             Threshold("warning", 5, "ms", "for the slowest 1 %: warning above it"),
             Threshold("high", 20, "ms", "high above it"),

@@ -46,7 +46,6 @@ def _synchronous_commit(facts: CheckFacts, limits: Limits) -> Findings:
     row = parameters.row("synchronous_commit")
     if row.setting == "off":
         yield CheckFinding(
-            severity=Severity.WARNING,
             says=f"synchronous_commit is off: {consequence}",
             evidence=(
                 as_shown(facts, "synchronous_commit", "wal_writer_delay"),
@@ -155,7 +154,6 @@ CHECKS: Final[tuple[Check, ...]] = (
         group=_GROUP,
         title="asynchronous commit",
         why="With synchronous_commit off the server acknowledges a commit before it is on disk.",
-        severity=Severity.WARNING,
         page="wal-async-commit.html",
         needs=(needs.PARAMETERS, SCOPED),
         look=_synchronous_commit,

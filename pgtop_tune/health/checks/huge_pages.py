@@ -135,7 +135,6 @@ def _idle(facts: CheckFacts, limits: Limits) -> Findings:
         if pool.total == 0 or size <= limits["bytes"] or 100 * idle <= limits["percent"] * pool.total:
             continue
         yield CheckFinding(
-            severity=Severity.WARNING,
             says=f"unused huge pages reserve {about(size)} of memory",
             evidence=(
                 Evidence(
@@ -183,7 +182,7 @@ CHECKS: Final = (
     Check(
         "HUGE-01", _GROUP, "huge pages for shared_buffers",
         "With 4 kB pages each session has its own page tables for all of shared_buffers, and more TLB misses.",
-        Severity.HIGH, _PAGE, (needs.PARAMETERS, needs.MEMORY), _in_small_pages,
+        _PAGE, (needs.PARAMETERS, needs.MEMORY), _in_small_pages, Severity.HIGH,
         (
             Threshold("warning", 2 * GB, "bytes", "of shared_buffers in small pages: a warning from this size"),
             Threshold("high", 8 * GB, "bytes", "high from this size"),
@@ -193,12 +192,12 @@ CHECKS: Final = (
     Check(
         "HUGE-02", _GROUP, "huge pages after a reboot",
         "Pages reserved only at run time are gone after a reboot: with huge_pages=on the server does not start.",
-        Severity.CRITICAL, _PAGE, (needs.PARAMETERS, needs.MACHINE), _after_reboot,
+        _PAGE, (needs.PARAMETERS, needs.MACHINE), _after_reboot, Severity.CRITICAL,
     ),
     Check(
         "HUGE-03", _GROUP, "unused huge pages",
         "Memory reserved as huge pages is lost to everything else, the file cache included.",
-        Severity.WARNING, _PAGE, (needs.MEMORY,), _idle,
+        _PAGE, (needs.MEMORY,), _idle, Severity.WARNING,
         (
             Threshold("percent", 10, "%", "of a pool unused: warning above it, when `bytes` is exceeded as well"),
             Threshold("bytes", GB, "bytes", "unused: warning above it, when `percent` is exceeded as well"),
@@ -207,7 +206,7 @@ CHECKS: Final = (
     Check(
         "HUGE-04", _GROUP, "transparent huge pages",
         "With always, processes stall while the kernel compacts memory, and use more memory than they requested.",
-        Severity.HIGH, _PAGE, (needs.MEMORY,), _transparent,
+        _PAGE, (needs.MEMORY,), _transparent, Severity.HIGH,
     ),
 )  # fmt: skip
 """Rows of the registry."""

@@ -44,7 +44,6 @@ def _scale(facts: CheckFacts, limits: Limits) -> Findings:
         clients = max(running[database], int(limits["clients"]))
         if state.pgbench_scale < clients:
             yield CheckFinding(
-                severity=Severity.WARNING,
                 says=f"{database}: pgbench's scale is {state.pgbench_scale} for {clients} clients: they wait for each "
                 "other's rows of pgbench_branches",
                 evidence=(
@@ -61,7 +60,6 @@ def _unlogged(facts: CheckFacts, limits: Limits) -> Findings:
     for database, state in facts.have(DATABASE_STATE):
         if state.pgbench_unlogged:
             yield CheckFinding(
-                severity=Severity.WARNING,
                 says=f"{database}: pgbench's tables are unlogged: the benchmark writes hardly any WAL",
                 evidence=(Evidence("relpersistence u", "pg_class.relpersistence of pgbench_accounts"),),
                 fix=by_hand(
@@ -106,7 +104,6 @@ CHECKS: Final[tuple[Check, ...]] = (
         group=_GROUP,
         title="pgbench scale and clients",
         why="Every transaction of pgbench updates one row of pgbench_branches; fewer rows than clients measure locks.",
-        severity=Severity.WARNING,
         page="pgbench.html",
         needs=(needs.ACTIVITY, DATABASE_STATE),
         look=_scale,
@@ -117,7 +114,6 @@ CHECKS: Final[tuple[Check, ...]] = (
         group=_GROUP,
         title="unlogged tables of pgbench",
         why="Unlogged tables are lost in a crash and never wait for WAL; production does.",
-        severity=Severity.WARNING,
         page="pgbench.html",
         needs=(DATABASE_STATE,),
         look=_unlogged,
@@ -127,7 +123,6 @@ CHECKS: Final[tuple[Check, ...]] = (
         group=_GROUP,
         title="competing load",
         why="A concurrent program changes this result, but not the next one.",
-        severity=Severity.WARNING,
         page="pgbench.html",
         needs=(needs.ACTIVITY, needs.PROGRESS),
         look=_competing,

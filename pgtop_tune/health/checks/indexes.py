@@ -100,7 +100,6 @@ def _duplicate(facts: CheckFacts, limits: Limits) -> Findings:
     for database, index in facts.have(INDEXES):
         if index.same_as is not None and index.bytes >= limits["bytes"]:
             yield CheckFinding(
-                severity=Severity.WARNING,
                 says=f"index {_named(database, index)} ({about(index.bytes)}) duplicates {index.same_as}",
                 evidence=(
                     Evidence(
@@ -145,7 +144,6 @@ def _foreign_keys(facts: CheckFacts, limits: Limits) -> Findings:
             name = next((name for name in key.free_names if (database, key.schema, name) not in used_names), "")
             used_names.add((database, key.schema, name))
             yield CheckFinding(
-                severity=Severity.WARNING,
                 says=f"{database}: {key.schema}.{key.table_name} {key.name}: no index on {columns}, so a delete in "
                 f"{key.referenced_schema}.{key.referenced_table} reads {count(key.tuples)} rows",
                 evidence=(Evidence(f"foreign key {key.name} ({columns})", "pg_constraint.conkey, pg_index.indkey"),),
@@ -350,7 +348,6 @@ CHECKS: Final[tuple[Check, ...]] = (
         group=_GROUP,
         title="duplicate indexes",
         why="A duplicate index is written twice and kept in memory twice.",
-        severity=Severity.WARNING,
         page="indexes-intro.html",
         needs=(INDEXES,),
         look=_duplicate,
@@ -361,7 +358,6 @@ CHECKS: Final[tuple[Check, ...]] = (
         group=_GROUP,
         title="unused indexes",
         why="Every change still writes an unread index, which also prevents HOT updates.",
-        severity=Severity.WARNING,
         page="monitoring-stats.html#MONITORING-PG-STAT-ALL-INDEXES-VIEW",
         needs=(INDEXES,),
         look=_unused,
@@ -376,7 +372,6 @@ CHECKS: Final[tuple[Check, ...]] = (
         group=_GROUP,
         title="foreign keys without an index",
         why="Deleting a referenced row searches for its references; without an index it reads the whole table.",
-        severity=Severity.WARNING,
         page="ddl-constraints.html#DDL-CONSTRAINTS-FK",
         needs=(FOREIGN_KEYS,),
         look=_foreign_keys,

@@ -92,7 +92,6 @@ def _commit_limit(facts: CheckFacts, limits: Limits) -> Findings:
         )  # fmt: skip
     elif 100 * limit < limits["usable"] * usable:
         yield CheckFinding(
-            severity=Severity.WARNING,
             says=f"CommitLimit keeps {about(usable - limit)} of memory from every process",
             evidence=evidence, fix=raise_it,
         )  # fmt: skip
@@ -243,13 +242,13 @@ CHECKS: Final = (
     Check(
         "OS-01", _GROUP, "memory overcommit",
         "When memory runs out, the kernel kills a process, and a killed backend ends all sessions.",
-        Severity.WARNING, _OVERCOMMIT, (needs.MACHINE,), _overcommit,
+        _OVERCOMMIT, (needs.MACHINE,), _overcommit, Severity.WARNING,
         (Threshold("percent", 80, "%", "of memory and swap promised: a warning from this share, or with mode 1"),),
     ),
     Check(
         "OS-02", _GROUP, "commit limit",
         "With strict accounting the kernel refuses memory beyond CommitLimit, even if memory is free.",
-        Severity.HIGH, _OVERCOMMIT, (needs.MACHINE, needs.MEMORY), _commit_limit,
+        _OVERCOMMIT, (needs.MACHINE, needs.MEMORY), _commit_limit, Severity.HIGH,
         (
             Threshold("headroom", 20, "%", "of CommitLimit left: high below it"),
             Threshold("usable", 60, "%", "CommitLimit as a share of memory outside huge pages: warning below it"),
@@ -258,13 +257,13 @@ CHECKS: Final = (
     Check(
         "OS-03", _GROUP, "swappiness",
         "A session with swapped-out memory answers at disk speed.",
-        Severity.WARNING, _OVERCOMMIT, (needs.MACHINE, needs.MEMORY), _swappiness,
+        _OVERCOMMIT, (needs.MACHINE, needs.MEMORY), _swappiness, Severity.WARNING,
         (Threshold("warning", 10, "", "warning above it, when there is swap"),),
     ),
     Check(
         "OS-04", _GROUP, "dirty pages",
         "The kernel writes collected pages at once, and a checkpoint's fsync and all commits wait behind them.",
-        Severity.HIGH, "runtime-config-wal.html#GUC-CHECKPOINT-FLUSH-AFTER", (needs.MACHINE, needs.MEMORY), _dirty,
+        "runtime-config-wal.html#GUC-CHECKPOINT-FLUSH-AFTER", (needs.MACHINE, needs.MEMORY), _dirty, Severity.HIGH,
         (
             Threshold("warning", GB, "bytes", "warning above it; info if the server flushes early and less is dirty"),
             Threshold("high", 4 * GB, "bytes", "high above it; warning if the server flushes early"),
@@ -273,18 +272,18 @@ CHECKS: Final = (
     Check(
         "OS-05", _GROUP, "swap traffic",
         "A swapping server is slower by orders of magnitude.",
-        Severity.HIGH, _OVERCOMMIT, (needs.MEMORY,), _swapping,
+        _OVERCOMMIT, (needs.MEMORY,), _swapping, Severity.HIGH,
         (Threshold("pages", 0, "pages/s", "in and out: high above it"),), twice=True,
     ),
     Check(
         "OS-06", _GROUP, "NUMA",
         "All nodes use shared_buffers: a kernel that moves pages to the local node wastes cache and time.",
-        Severity.HIGH, _KERNEL, (needs.MACHINE,), _numa,
+        _KERNEL, (needs.MACHINE,), _numa, Severity.HIGH,
     ),
     Check(
         "OS-07", _GROUP, "scheduler groups",
         "Autogrouping shares the CPUs between groups of processes instead of backends.",
-        Severity.INFO, _KERNEL, (needs.MACHINE,), _autogroup,
+        _KERNEL, (needs.MACHINE,), _autogroup, Severity.INFO,
     ),
 )  # fmt: skip
 """Rows of the registry."""

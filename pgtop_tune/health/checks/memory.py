@@ -210,7 +210,6 @@ def _work_mem(facts: CheckFacts, limits: Limits) -> Findings:
         return
     small = size < limits["low"]
     yield CheckFinding(
-        severity=Severity.WARNING,
         says=f"work_mem is {about(size)} for every session: "
         + ("even small sorts go to disk" if small else "each sort and hash of every session may use that much"),
         evidence=(Evidence(f"work_mem {about(size)}", "pg_settings.setting"),),
@@ -227,7 +226,6 @@ def _cache_size(facts: CheckFacts, limits: Limits) -> Findings:
     if size < buffers:
         than = f"less than shared_buffers, {about(buffers)}"
     yield CheckFinding(
-        severity=Severity.WARNING,
         says=f"effective_cache_size is {about(size)}, {than}",
         evidence=(Evidence(f"effective_cache_size {about(size)}", "pg_settings.setting"), there.evidence),
         fix=_cache_fix(facts, there.limit_bytes),
@@ -360,7 +358,7 @@ CHECKS: Final = (
     Check(
         "MEM-01", _GROUP, "the memory rule",
         "If sessions use their full allowance, the kernel swaps or its OOM killer ends the server.",
-        Severity.CRITICAL, f"{_RESOURCES}#RUNTIME-CONFIG-RESOURCE-MEMORY", (needs.PARAMETERS, needs.HOST), _rule,
+        f"{_RESOURCES}#RUNTIME-CONFIG-RESOURCE-MEMORY", (needs.PARAMETERS, needs.HOST), _rule, Severity.CRITICAL,
         (
             Threshold("warning", 90, _PERCENT, "of the memory: warning above it"),
             Threshold("high", 100, _PERCENT, "high above it"),
@@ -370,7 +368,7 @@ CHECKS: Final = (
     Check(
         "MEM-02", _GROUP, "shared_buffers",
         "If shared_buffers is too small, pages move to and from the kernel; if it is too large, they are cached twice.",
-        Severity.HIGH, f"{_RESOURCES}#GUC-SHARED-BUFFERS", (needs.PARAMETERS, needs.HOST), _shared_buffers,
+        f"{_RESOURCES}#GUC-SHARED-BUFFERS", (needs.PARAMETERS, needs.HOST), _shared_buffers, Severity.HIGH,
         (
             Threshold("low", 15, _PERCENT, "of the memory: warning below it"),
             Threshold("warning", 40, _PERCENT, "warning above it"),
@@ -380,7 +378,7 @@ CHECKS: Final = (
     Check(
         "MEM-03", _GROUP, "page tables",
         "Without huge pages every session has its own page tables for shared_buffers, outside every limit.",
-        Severity.HIGH, "kernel-resources.html#LINUX-HUGE-PAGES", (needs.PARAMETERS, needs.HOST), _page_tables,
+        "kernel-resources.html#LINUX-HUGE-PAGES", (needs.PARAMETERS, needs.HOST), _page_tables, Severity.HIGH,
         (
             Threshold("warning", 5, _PERCENT, "of the memory, if all sessions touch all buffers: warning above it"),
             Threshold("high", 15, _PERCENT, "high above it"),
@@ -390,7 +388,7 @@ CHECKS: Final = (
         "MEM-04", _GROUP, "work_mem",
         "work_mem limits each sort and hash of each session: a small value makes them spill to disk, a large one adds "
         "up.",
-        Severity.WARNING, f"{_RESOURCES}#GUC-WORK-MEM", (needs.PARAMETERS,), also_scoped(_work_mem, "work_mem"),
+        f"{_RESOURCES}#GUC-WORK-MEM", (needs.PARAMETERS,), also_scoped(_work_mem, "work_mem"), Severity.WARNING,
         (
             Threshold("warning", 64 * MB, "bytes", "warning above it"),
             Threshold("low", 4 * MB, "bytes", "warning below it"),
@@ -400,13 +398,13 @@ CHECKS: Final = (
         "MEM-05", _GROUP, "effective_cache_size",
         "The planner trusts this value: if it is too small, the planner avoids indexes; if it exceeds the memory, the "
         "planner expects a cache that does not exist.",
-        Severity.WARNING, "runtime-config-query.html#GUC-EFFECTIVE-CACHE-SIZE", (needs.PARAMETERS, needs.HOST),
+        "runtime-config-query.html#GUC-EFFECTIVE-CACHE-SIZE", (needs.PARAMETERS, needs.HOST),
         also_scoped(_cache_size, "effective_cache_size"),
     ),
     Check(
         "MEM-06", _GROUP, "memory of autovacuum",
         "Each worker may use its whole limit, in addition to the load.",
-        Severity.HIGH, f"{_RESOURCES}#GUC-AUTOVACUUM-WORK-MEM", (needs.PARAMETERS, needs.HOST), _autovacuum,
+        f"{_RESOURCES}#GUC-AUTOVACUUM-WORK-MEM", (needs.PARAMETERS, needs.HOST), _autovacuum, Severity.HIGH,
         (
             Threshold("warning", 12.5, _PERCENT, "of the memory: warning above it"),
             Threshold("high", 25, _PERCENT, "high above it"),
@@ -415,7 +413,7 @@ CHECKS: Final = (
     Check(
         "MEM-07", _GROUP, "temporary files",
         "Sorts and hashes beyond work_mem write to disk and read back.",
-        Severity.HIGH, f"{_RESOURCES}#GUC-WORK-MEM", (needs.DATABASES, needs.SERVER), _temp_files,
+        f"{_RESOURCES}#GUC-WORK-MEM", (needs.DATABASES, needs.SERVER), _temp_files, Severity.HIGH,
         (
             Threshold("files_warning", 5, "1/h", "warning above it, when bytes_warning is exceeded as well"),
             Threshold("bytes_warning", GB, "bytes/h", "warning above it, when files_warning is exceeded as well"),

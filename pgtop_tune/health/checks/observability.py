@@ -101,7 +101,6 @@ def _auto_explain(facts: CheckFacts, limits: Limits) -> Findings:
     analyze, timing = parameters.on("auto_explain.log_analyze"), parameters.on("auto_explain.log_timing")
     if analyze and timing:
         yield CheckFinding(
-            severity=Severity.WARNING,
             says="auto_explain measures every node of every statement (log_analyze with log_timing), logged or not",
             evidence=(
                 as_shown(facts, "auto_explain.log_analyze", "auto_explain.log_timing", "auto_explain.log_min_duration"),
@@ -129,7 +128,6 @@ def _io_timing(facts: CheckFacts, limits: Limits) -> Findings:
         )
     elif row.setting == "on" and dear:
         yield CheckFinding(
-            severity=Severity.WARNING,
             says=f"track_io_timing is on, and reading the clock takes {clock_ns:.0f} ns: each I/O reads it twice",
             evidence=(as_shown(facts, "track_io_timing"), *cost),
             fix=advised_or(facts, "track_io_timing", "off"),
@@ -150,7 +148,6 @@ def _statements(facts: CheckFacts, limits: Limits) -> Findings:
     for row, wrong, better in ((track, "none", "top"), (queries, "off", "auto")) if track is not None else ():
         if row.setting == wrong:
             yield CheckFinding(
-                severity=Severity.WARNING,
                 says=f"pg_stat_statements is loaded but counts nothing: {row.name} is {row.setting}",
                 evidence=(as_shown(facts, row.name),),
                 fix=advised_or(facts, row.name, better),
@@ -186,7 +183,6 @@ def _created_nowhere(facts: CheckFacts, parameters: Parameters) -> Findings:
             continue
         do, undo = (composed(f"{verb} EXTENSION {{name}};", name=identifier(name)) for verb in ("CREATE", "DROP"))
         yield CheckFinding(
-            severity=Severity.WARNING,
             says=f"{name} is loaded and counts, but no database has its extension to read the counts",
             evidence=(
                 as_shown(facts, "shared_preload_libraries"),
@@ -232,7 +228,6 @@ CHECKS: Final[tuple[Check, ...]] = (
         group=_GROUP,
         title="statement logging",
         why="Logging a statement can take longer than running it, and a benchmark then measures the log's disk.",
-        severity=Severity.WARNING,
         page="runtime-config-logging.html#GUC-LOG-STATEMENT",
         needs=(needs.PARAMETERS, SCOPED),
         look=_log_statement,
@@ -242,7 +237,6 @@ CHECKS: Final[tuple[Check, ...]] = (
         group=_GROUP,
         title="slow statement logging",
         why="A limit near 0 logs every statement as soon as load slows them down, which slows them further.",
-        severity=Severity.WARNING,
         page="runtime-config-logging.html#GUC-LOG-MIN-DURATION-STATEMENT",
         needs=(needs.PARAMETERS,),
         look=also_scoped(_log_duration, *_DURATIONS, _SAMPLED),
@@ -253,7 +247,6 @@ CHECKS: Final[tuple[Check, ...]] = (
         group=_GROUP,
         title="developer options",
         why="These options help to debug the server, and cost more than most statements do.",
-        severity=Severity.WARNING,
         page="runtime-config-developer.html",
         needs=(needs.PARAMETERS,),
         look=bounded(_DEVELOPER),
@@ -263,7 +256,6 @@ CHECKS: Final[tuple[Check, ...]] = (
         group=_GROUP,
         title="auto_explain",
         why="Timing every node of a plan reads the clock twice for every row.",
-        severity=Severity.WARNING,
         page="auto-explain.html",
         needs=(needs.PARAMETERS,),
         look=also_scoped(_auto_explain, "auto_explain.log_timing", "auto_explain.log_min_duration"),
@@ -285,7 +277,6 @@ CHECKS: Final[tuple[Check, ...]] = (
         title="track_io_timing",
         why="Without track_io_timing a slow disk looks like a slow server; the option costs two clock readings for "
         "each I/O.",
-        severity=Severity.WARNING,
         page="runtime-config-statistics.html#GUC-TRACK-IO-TIMING",
         needs=(needs.PARAMETERS,),
         look=also_scoped(_io_timing, "track_io_timing"),
@@ -296,7 +287,6 @@ CHECKS: Final[tuple[Check, ...]] = (
         group=_GROUP,
         title="pg_stat_statements",
         why="Tuning without knowing the statements is guesswork.",
-        severity=Severity.WARNING,
         page="pgstatstatements.html",
         needs=(needs.PARAMETERS,),
         asks=(OBJECTS, SCOPED),

@@ -40,7 +40,6 @@ def _random(facts: CheckFacts, limits: Limits) -> Findings:
     turning = [queue.name for queue in queues if not queue.nvme and queue.rotational]
     if not turning and cost > limits["cost"]:
         yield CheckFinding(
-            severity=Severity.WARNING,
             says=f"random_page_cost is {cost:g} on flash ({', '.join(queue.name for queue in queues)}): indexes "
             "look more expensive than they are",
             evidence=(
@@ -235,7 +234,6 @@ CHECKS: Final[tuple[Check, ...]] = (
         group=_GROUP,
         title="cost of random reads",
         why="The default of 4 is for rotating disks; on flash it makes the planner read whole tables.",
-        severity=Severity.WARNING,
         page="runtime-config-query.html#GUC-RANDOM-PAGE-COST",
         needs=(needs.PARAMETERS, needs.MACHINE),
         look=also_scoped(_random, "random_page_cost"),
@@ -256,7 +254,6 @@ CHECKS: Final[tuple[Check, ...]] = (
         group=_GROUP,
         title="disabled plan types",
         why="An enable_… switch helps to find out why a plan was not chosen; left off, it degrades other queries.",
-        severity=Severity.WARNING,
         page="runtime-config-query.html#RUNTIME-CONFIG-QUERY-ENABLE",
         needs=(needs.PARAMETERS, SCOPED),
         look=_enabled,
@@ -266,7 +263,6 @@ CHECKS: Final[tuple[Check, ...]] = (
         group=_GROUP,
         title="costs and estimates",
         why="Costs unlike those of any disk, or poor row estimates, lead to bad plans everywhere.",
-        severity=Severity.WARNING,
         page="runtime-config-query.html",
         needs=(needs.PARAMETERS,),
         look=bounded(_COSTS),
@@ -277,7 +273,6 @@ CHECKS: Final[tuple[Check, ...]] = (
         group=_GROUP,
         title="parallel workers",
         why="If the workers of a parallel plan do not start, it takes a multiple of its estimate.",
-        severity=Severity.WARNING,
         page="runtime-config-resource.html#GUC-MAX-PARALLEL-WORKERS",
         needs=(needs.PARAMETERS,),
         look=bounded(_PARALLEL),

@@ -75,7 +75,6 @@ def _oom_score(facts: CheckFacts, limits: Limits) -> Findings:
         )  # fmt: skip
     elif process.children_adj is not None and process.children_adj <= _PROTECTED:
         yield CheckFinding(
-            severity=Severity.WARNING,
             says="the OOM killer cannot choose a backend: a runaway query ends all other programs first",
             evidence=tuple(evidence),
             fix=_drop_in("oom", *_CHILDREN),
@@ -100,7 +99,6 @@ def _files(facts: CheckFacts, limits: Limits) -> Findings:
         return
     comparison = f" instead of {intended}, and closes some to open others" if soft < intended else " only"
     yield CheckFinding(
-        severity=Severity.WARNING,
         says=f"a server process may open {soft} files{comparison}",
         evidence=(
             Evidence(f"Max open files {soft}, hard limit {process.open_files_hard}", "/proc/PID/limits"),
@@ -119,7 +117,6 @@ def _clock_source(facts: CheckFacts, limits: Limits) -> Findings:
         return
     better = next((clock for clock in machine.clock_sources if clock not in _SLOW_CLOCKS), "")
     yield CheckFinding(
-        severity=Severity.WARNING,
         says=f"the clock source is {machine.clock_source}: each reading takes a system call or a slow device",
         evidence=(
             Evidence(
@@ -278,7 +275,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     Check(
         "OS-08", _GROUP, "OOM score of the postmaster",
         "When memory runs out, the kernel chooses a process to kill, which must not be the postmaster.",
-        Severity.WARNING, _OVERCOMMIT, (needs.MACHINE,), _oom_score,
+        _OVERCOMMIT, (needs.MACHINE,), _oom_score, Severity.WARNING,
         (
             Threshold("protected", _PROTECTED, "", "oom_score_adj: a finding above it"),
             Threshold("percent", 80, "%", "of memory and swap promised: a warning from this share"),
@@ -287,41 +284,41 @@ CHECKS: Final[tuple[Check, ...]] = (
     Check(
         "OS-09", _GROUP, "open files",
         "With too few files a backend keeps closing and reopening relations, or cannot connect at all.",
-        Severity.WARNING, "runtime-config-resource.html#GUC-MAX-FILES-PER-PROCESS", (needs.MACHINE, needs.PARAMETERS),
-        _files,
+        "runtime-config-resource.html#GUC-MAX-FILES-PER-PROCESS", (needs.MACHINE, needs.PARAMETERS),
+        _files, Severity.WARNING,
         (Threshold("least", 1024, "files", "soft limit: warning below it, or below max_files_per_process"),),
     ),
     Check(
         "OS-10", _GROUP, "clock source",
         "EXPLAIN ANALYZE and track_io_timing read the clock twice for every row and block.",
-        Severity.WARNING, "pgtesttiming.html", (needs.MACHINE,), _clock_source,
+        "pgtesttiming.html", (needs.MACHINE,), _clock_source,
     ),
     Check(
         "TIME-01", "time", "the machine's clock",
         "If clocks differ, logs cannot be compared, and point-in-time recovery ends at the wrong time.",
-        Severity.WARNING, "continuous-archiving.html#BACKUP-PITR-RECOVERY", (needs.MACHINE,), _time,
+        "continuous-archiving.html#BACKUP-PITR-RECOVERY", (needs.MACHINE,), _time,
     ),
     Check(
         "LOG-07", "logging and statistics", "destination of the log",
         "Without a log, there is no evidence after an incident.",
-        Severity.HIGH, "runtime-config-logging.html#RUNTIME-CONFIG-LOGGING-WHERE", (needs.MACHINE, needs.PARAMETERS),
-        _log,
+        "runtime-config-logging.html#RUNTIME-CONFIG-LOGGING-WHERE", (needs.MACHINE, needs.PARAMETERS),
+        _log, Severity.HIGH,
     ),
     Check(
         "OS-11", _GROUP, "memory limit of the control group",
         "At the limit of a container the kernel drops the file cache first, then the OOM killer strikes.",
-        Severity.HIGH, _OVERCOMMIT, (needs.CGROUP,), _group_memory,
+        _OVERCOMMIT, (needs.CGROUP,), _group_memory, Severity.HIGH,
     ),
     Check(
         "CPU-01", _PROCESSORS, "steal",
         "CPU time that a hypervisor gives to other machines appears as unexplained latency.",
-        Severity.HIGH, _PAGE, (needs.CPU,), _steal,
+        _PAGE, (needs.CPU,), _steal, Severity.HIGH,
         (Threshold("warning", 1, "%", "warning above it"), Threshold("high", 10, "%", "high above it")), twice=True,
     ),
     Check(
         "CPU-02", _PROCESSORS, "CPU quota",
         "A control group that has used up its quota stops every process in it, including those that hold locks.",
-        Severity.HIGH, _PAGE, (needs.CGROUP,), _throttled,
+        _PAGE, (needs.CGROUP,), _throttled, Severity.HIGH,
         (
             Threshold("warning", 1, "%", "of the periods throttled: warning above it"),
             Threshold("high", 10, "%", "high above it"),
@@ -330,6 +327,6 @@ CHECKS: Final[tuple[Check, ...]] = (
     Check(
         "CPU-03", _PROCESSORS, "frequency governor",
         "A CPU that clocks down between short statements answers each of them slowly.",
-        Severity.WARNING, _PAGE, (needs.FREQUENCY,), _governor,
+        _PAGE, (needs.FREQUENCY,), _governor,
     ),
 )  # fmt: skip

@@ -169,7 +169,6 @@ def _synchronous(facts: CheckFacts, limits: Limits) -> Findings:
         return
     if standbys.ready == standbys.needed:
         yield CheckFinding(
-            severity=Severity.WARNING,
             says=f"if one synchronous standby is lost, {commits} waits: {standbys.needed} needed, {standbys.ready} "
             "connected",
             evidence=evidence,
@@ -246,7 +245,6 @@ def _not_replaying(facts: CheckFacts) -> Findings:
     ]
     if names:
         yield CheckFinding(
-            severity=Severity.WARNING,
             says=f"the replay of synchronous standby {', '.join(names[:_SHOWN])} has stopped: a commit with "
             "remote_apply waits for it",
             evidence=(
@@ -331,7 +329,6 @@ def _receiving(facts: CheckFacts, limits: Limits) -> Findings:
         return
     if receiver.replay_state != "not paused":
         yield CheckFinding(
-            severity=Severity.WARNING,
             says=f"replay of this standby is {receiver.replay_state}",
             evidence=(Evidence(receiver.replay_state, "pg_get_wal_replay_pause_state()"),),
             fix=Fix("SELECT pg_wal_replay_resume();", "SELECT pg_wal_replay_pause();"),
@@ -384,7 +381,6 @@ def _subscriptions(facts: CheckFacts, limits: Limits) -> Findings:
         errors = sum(number or 0 for number in (worker.apply_errors, worker.sync_errors, worker.sequence_errors))
         if errors > limits["errors"]:
             yield CheckFinding(
-                severity=Severity.WARNING,
                 says=f"subscription {worker.name} failed {errors} times; while it fails, its publisher keeps WAL",
                 evidence=(
                     Evidence(f"{errors} errors", "pg_stat_subscription_stats: errors of apply and synchronization"),
@@ -483,7 +479,6 @@ CHECKS: Final[tuple[Check, ...]] = (
         group=_GROUP,
         title="replication limits",
         why="Without limits a lost connection or one long query silently stops replication.",
-        severity=Severity.WARNING,
         page="runtime-config-replication.html",
         needs=(needs.SERVER, needs.PARAMETERS),
         look=bounded(_BETWEEN),

@@ -289,7 +289,6 @@ def _outdated(facts: CheckFacts, limits: Limits) -> Findings:
         (name,), now, available = row.name, row.part, row.detail
         if not available:
             yield CheckFinding(
-                severity=Severity.WARNING,
                 says=f"{database}: the files of extension {name} are missing: dumps with it cannot be restored",
                 evidence=(Evidence(f"{name} {now}, no control file", "pg_extension, pg_available_extensions()"),),
                 subject=f"{database}: {name}",
@@ -319,7 +318,6 @@ def _not_loaded(facts: CheckFacts, limits: Limits) -> Findings:
             databases.setdefault(row.name[0], []).append(database)
     for name, where in databases.items():
         yield CheckFinding(
-            severity=Severity.WARNING,
             says=f"extension {name} is in {first_few(where, 3)}, but the server has "
             "not loaded its library: its functions fail",
             evidence=(as_shown(facts, "shared_preload_libraries"), Evidence(name, "pg_extension.extname")),
@@ -479,12 +477,12 @@ CHECKS: Final[tuple[Check, ...]] = (
     Check(
         id="EXT-01", group="collations and extensions", title="extension versions",
         why="After an upgrade of the server, extensions keep their old functions until they are updated.",
-        severity=Severity.WARNING, page="sql-alterextension.html", needs=(OBJECTS,), look=_outdated,
+        page="sql-alterextension.html", needs=(OBJECTS,), look=_outdated,
     ),
     Check(
         id="EXT-02", group="collations and extensions", title="extensions without their library",
         why="Such an extension exists, but each of its functions fails.",
-        severity=Severity.WARNING, page="runtime-config-client.html#GUC-SHARED-PRELOAD-LIBRARIES",
+        page="runtime-config-client.html#GUC-SHARED-PRELOAD-LIBRARIES",
         needs=(needs.SERVER, needs.PARAMETERS, OBJECTS), look=_not_loaded,
     ),
     of_kinds(

@@ -155,7 +155,6 @@ def _md5(facts: CheckFacts, limits: Limits) -> Findings:
     end = _future_of_md5(facts)
     for name in names[:_SHOWN]:
         yield CheckFinding(
-            severity=Severity.WARNING,
             says=f"the password of role {name} is stored as MD5{end}" + _one_of_many(names),
             evidence=(Evidence(f"{name}: md5", "pg_authid.rolpassword"),),
             fix=_new_password(name),
@@ -226,7 +225,6 @@ def _superusers(facts: CheckFacts, limits: Limits) -> Findings:
     names = {role.name for _, role in facts.have(SUPERUSERS)}
     if len(names) > limits["roles"]:
         yield CheckFinding(
-            severity=Severity.WARNING,
             says=f"{len(names)} superusers may log in: {', '.join(sorted(names)[:_SHOWN])}",
             evidence=(Evidence(f"{len(names)} roles", "pg_roles.rolsuper, rolcanlogin"),),
             fix=by_hand(
@@ -244,7 +242,6 @@ def _superusers(facts: CheckFacts, limits: Limits) -> Findings:
     }
     for name in sorted(user for user in far if user is not None)[:_SHOWN]:
         yield CheckFinding(
-            severity=Severity.WARNING,
             says=f"superuser {name} is connected from another machine",
             evidence=(Evidence(f"{name}: client_addr is not this machine's", "pg_stat_activity.client_addr"),),
             fix=by_hand("Give the application a role that owns its tables and nothing else."),
@@ -258,7 +255,6 @@ def _encryption(facts: CheckFacts, limits: Limits) -> Findings:
     for _, counts in facts.have(ENCRYPTION):
         if counts.plain:
             yield CheckFinding(
-                severity=Severity.WARNING,
                 says=f"{counts.plain} of {counts.remote} sessions from other machines are not encrypted",
                 evidence=(
                     Evidence(f"{counts.plain} plain", "pg_stat_ssl.ssl, pg_stat_gssapi.encrypted"),
@@ -269,7 +265,6 @@ def _encryption(facts: CheckFacts, limits: Limits) -> Findings:
             )
     if not parameters.on("ssl") and _reachable(facts):
         yield CheckFinding(
-            severity=Severity.WARNING,
             says=f"ssl is off, and the server listens on {parameters.text('listen_addresses')}",
             evidence=(as_shown(facts, "ssl", "listen_addresses"),),
             fix=by_hand(
@@ -301,7 +296,6 @@ def _open_schemas(facts: CheckFacts, limits: Limits) -> Findings:
                 for change in ("GRANT CREATE ON SCHEMA {schema} TO", "REVOKE CREATE ON SCHEMA {schema} FROM")
             )
             yield CheckFinding(
-                severity=Severity.WARNING,
                 says=f"{database}: {schema} is open: all roles may create objects there, which other roles may then "
                 "call by "
                 "mistake",
@@ -352,7 +346,6 @@ CHECKS: Final[tuple[Check, ...]] = (
         group=_GROUP,
         title="MD5 passwords",
         why="An MD5 password read from a backup is enough to log in; SCRAM stores no usable secret.",
-        severity=Severity.WARNING,
         page="auth-password.html",
         needs=(needs.SERVER, needs.PARAMETERS, PASSWORDS),
         look=also_scoped(_md5, "password_encryption"),
@@ -362,7 +355,6 @@ CHECKS: Final[tuple[Check, ...]] = (
         group=_GROUP,
         title="superusers",
         why="A superuser's session can read every file and run every program the server's account can.",
-        severity=Severity.WARNING,
         page="role-attributes.html",
         needs=(SUPERUSERS, needs.ACTIVITY),
         look=_superusers,
@@ -374,7 +366,6 @@ CHECKS: Final[tuple[Check, ...]] = (
         title="encryption",
         why="Without encryption every host on the path can read the data, and with most methods the credentials. "
         "SEC-11 checks the certificate of ssl_cert_file; those of hosts_file (19) are not examined.",
-        severity=Severity.WARNING,
         page="ssl-tcp.html",
         needs=(needs.PARAMETERS, ENCRYPTION),
         look=_encryption,
@@ -385,7 +376,6 @@ CHECKS: Final[tuple[Check, ...]] = (
         title="schemas open to all",
         why="A role that may create a function in a schema of the search path can make other roles run it with their "
         "rights.",
-        severity=Severity.WARNING,
         page="ddl-schemas.html#DDL-SCHEMAS-PATTERNS",
         needs=(needs.SERVER, DATABASE_STATE),
         look=_open_schemas,
@@ -405,7 +395,6 @@ CHECKS: Final[tuple[Check, ...]] = (
         group=_GROUP,
         title="passwords that expire",
         why="A role cannot log in with an expired password: an application fails at its next connection.",
-        severity=Severity.WARNING,
         page="sql-createrole.html",
         needs=(needs.PARAMETERS, EXPIRING),
         look=_expiring,

@@ -96,7 +96,6 @@ def _state(facts: CheckFacts, limits: Limits) -> Findings:
             )
         elif slot.active_pid is None and not slot.temporary:
             yield CheckFinding(
-                severity=Severity.WARNING,
                 says=f"slot {slot.slot_name} is not in use{_keeping(slot)}",
                 evidence=(Evidence(f"{slot.slot_name}: inactive", f"{_VIEW}.active_pid"),),
                 fix=_drop(facts, slot),
@@ -121,7 +120,6 @@ def _unlimited(facts: CheckFacts, limits: Limits) -> Findings:
     if not slots or parameters.number("max_slot_wal_keep_size") >= 0:
         return
     yield CheckFinding(
-        severity=Severity.WARNING,
         says=f"max_slot_wal_keep_size is -1: {_any(len(slots))} may fill the WAL disk and stop the server",
         evidence=(
             as_shown(facts, "max_slot_wal_keep_size"),
@@ -161,7 +159,6 @@ CHECKS: Final[tuple[Check, ...]] = (
         group=_GROUP,
         title="WAL limit of slots",
         why="max_slot_wal_keep_size sacrifices a slow standby before the disk is full.",
-        severity=Severity.WARNING,
         page="runtime-config-replication.html#GUC-MAX-SLOT-WAL-KEEP-SIZE",
         needs=(needs.SERVER, needs.PARAMETERS, needs.SLOTS),
         look=_unlimited,

@@ -177,7 +177,6 @@ def _by_table(facts: CheckFacts, limits: Limits) -> Findings:
         if not table.autovacuum and rows >= limits["rows"]:
             name = identifier(table.schema, table.name)
             yield CheckFinding(
-                severity=Severity.WARNING,
                 says=f"autovacuum is off for {database}: {table.schema}.{table.name} ({count(rows)} rows)",
                 evidence=(Evidence(f"{table.schema}.{table.name}: autovacuum_enabled=false", "pg_class.reloptions"),),
                 fix=in_database(
@@ -208,7 +207,6 @@ def _workers(facts: CheckFacts, limits: Limits) -> Findings:
         )
     if workers > limits["workers"]:
         yield CheckFinding(
-            severity=Severity.WARNING,
             says=f"{workers} autovacuum workers share one cost limit: each worker becomes slower",
             evidence=(as_shown(facts, "autovacuum_max_workers", "autovacuum_vacuum_cost_limit", "vacuum_cost_limit"),),
             fix=by_hand("Raise autovacuum_vacuum_cost_limit with the number of workers, or use fewer."),
@@ -228,7 +226,6 @@ def _speed(facts: CheckFacts, limits: Limits) -> Findings:
     per_s = limit / max(parameters.number("vacuum_cost_page_dirty"), 1) / delay_s * page
     if per_s < limits["bytes_per_second"]:
         yield CheckFinding(
-            severity=Severity.WARNING,
             says=(
                 f"autovacuum may dirty {per_s / 2**20:.1f} MB/s at most, all workers together: it falls behind any load"
             ),
@@ -270,7 +267,6 @@ def _never(facts: CheckFacts, limits: Limits) -> Findings:
     for database, table in facts.have(TABLES):
         if table.never_analyzed and table.live >= limits["rows"]:
             yield CheckFinding(
-                severity=Severity.WARNING,
                 says=f"{_named(database, table)}: {count(table.live)} rows and no statistics; its plans are guesses",
                 evidence=(
                     Evidence(
@@ -290,7 +286,6 @@ def _old(facts: CheckFacts, limits: Limits) -> Findings:
         young = table.last_analyze_ms is not None and now_ms(facts) - table.last_analyze_ms < limits["age"] * 1000
         if not table.never_analyzed and not young and table.modified >= limits["rows"] and share >= limits["percent"]:
             yield CheckFinding(
-                severity=Severity.WARNING,
                 says=f"{_named(database, table)}: {count(table.modified)} changes since the last ANALYZE, "
                 f"{share_of(share, f'its {count(rows)} rows')}",
                 evidence=(Evidence(f"{table.modified} changes", "pg_stat_all_tables.n_mod_since_analyze"),),
@@ -390,7 +385,6 @@ CHECKS: Final[tuple[Check, ...]] = (
         group=_GROUP,
         title="tables without autovacuum",
         why="Autovacuum was once turned off for a load; the table has not been vacuumed since.",
-        severity=Severity.WARNING,
         page="sql-createtable.html#SQL-CREATETABLE-STORAGE-PARAMETERS",
         needs=(TABLES,),
         look=_by_table,
@@ -401,7 +395,6 @@ CHECKS: Final[tuple[Check, ...]] = (
         group=_GROUP,
         title="autovacuum workers",
         why="While all workers vacuum large tables, small busy ones wait for hours.",
-        severity=Severity.WARNING,
         page="routine-vacuuming.html#AUTOVACUUM",
         needs=(needs.PARAMETERS, needs.HOST),
         look=_workers,
@@ -415,7 +408,6 @@ CHECKS: Final[tuple[Check, ...]] = (
         group=_GROUP,
         title="speed of autovacuum",
         why="A cost limit from the days of rotating disks lets dead rows grow faster than vacuum removes them.",
-        severity=Severity.WARNING,
         page="routine-vacuuming.html#AUTOVACUUM",
         needs=(needs.PARAMETERS,),
         look=_speed,
@@ -457,7 +449,6 @@ CHECKS: Final[tuple[Check, ...]] = (
         group=_TABLES,
         title="tables without statistics",
         why="Without statistics the planner guesses, and a wrong guess can be a thousand times slower.",
-        severity=Severity.WARNING,
         page="routine-vacuuming.html#VACUUM-FOR-STATISTICS",
         needs=(TABLES,),
         look=_never,
@@ -468,7 +459,6 @@ CHECKS: Final[tuple[Check, ...]] = (
         group=_TABLES,
         title="old statistics",
         why="Outdated statistics make plans for outdated data.",
-        severity=Severity.WARNING,
         page="routine-vacuuming.html#VACUUM-FOR-STATISTICS",
         needs=(TABLES,),
         look=_old,

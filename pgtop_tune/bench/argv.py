@@ -16,6 +16,7 @@ from typing import Final
 from msgspec import Struct
 
 from pgtop_tune.base.errors import LoadProblem
+from pgtop_tune.base.sql_quoting import conninfo_value
 from pgtop_tune.bench.locate import Pgbench
 from pgtop_tune.bench.ports import LoadEndpoint
 from pgtop_tune.bench.profiles import PROTOCOLS, Profile, Script
@@ -133,9 +134,13 @@ def check_version(spec: LoadSpec, pgbench: Pgbench) -> None:
             )
 
 
-def threads_for(spec: LoadSpec) -> int:
-    """Return pgbench's threads: one per core unless given, never more than clients."""
-    return max(1, min(spec.threads or os.cpu_count() or 1, spec.clients))
+def threads_for(spec: LoadSpec, cpus: int = 0) -> int:
+    """Return pgbench's threads: one per core unless given, never more than clients.
+
+    Args:
+        cpus: Of its machine; 0 for those of this one.
+    """
+    return max(1, min(spec.threads or cpus or os.cpu_count() or 1, spec.clients))
 
 
 def scripts_of(spec: LoadSpec, profile: Profile) -> tuple[Script, ...]:
@@ -143,20 +148,30 @@ def scripts_of(spec: LoadSpec, profile: Profile) -> tuple[Script, ...]:
     return tuple(Script(Path(script.file), script.weight) for script in spec.scripts) or profile.scripts
 
 
-def run_argv(spec: LoadSpec, profile: Profile, pgbench: Pgbench, endpoint: LoadEndpoint, log_dir: Path) -> list[str]:
+def run_argv(
+    spec: LoadSpec,
+    profile: Profile,
+    pgbench: Pgbench,
+    endpoint: LoadEndpoint,
+    log_dir: Path,
+    sampling_rate: float | None = None,
+) -> list[str]:
     """Return the command line of a run; holds no password.
 
     -n always: without it pgbench vacuums and truncates its tables first, and no two runs start from the same state.
     --failures-detailed where pgbench has it: the log then says which kind a failure is.
+
+    Args:
+        sampling_rate: Share of the transactions that are logged; None for what suits the rate.
 
     Raises:
         LoadProblem: A spec that pgbench would refuse.
     """
     check_spec(spec)
     check_version(spec, pgbench)
-    sampling_rate = profile.sampling_rate(spec.rate_per_s)
+    sampling_rate = sampling_rate or profile.sampling_rate(spec.rate_per_s)
     scripts = scripts_of(spec, profile)
-    command = [str(pgbench.path), "-n", "-P", "1", "-c", str(spec.clients), "-j", str(threads_for(spec))]
+    command = [str(pgbench.path), "-n", "-P", "1", "-c", str(spec.clients), "-j", str(threads_for(spec, pgbench.cpus))]
     command += ["-T", str(spec.duration_s or UNTIL_STOPPED_S)] if spec.transactions is None else []
     for flag, text in _given(spec):
         command += [flag, text]
@@ -203,13 +218,8 @@ def _database(endpoint: LoadEndpoint) -> str:
     if _PLAIN_NAME.fullmatch(endpoint.dbname) and not endpoint.keywords:
         return endpoint.dbname
     return " ".join(
-        f"{name}={_value(value)}" for name, value in {"dbname": endpoint.dbname, **endpoint.keywords}.items()
+        f"{name}={conninfo_value(value)}" for name, value in {"dbname": endpoint.dbname, **endpoint.keywords}.items()
     )
-
-
-def _value(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
 
 
 def shell_quoted(argv: Sequence[str]) -> str:

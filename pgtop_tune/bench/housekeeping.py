@@ -22,6 +22,8 @@ CHECKPOINT: Final = "checkpoint"
 QUIET: Final = "quiet"
 STEPS: Final = (TRUNCATE, VACUUM, PREWARM, CHECKPOINT, QUIET)
 """All steps in their order; `tidy` does all but QUIET, which needs frames."""
+OF_TABLES: Final = (TRUNCATE, VACUUM, PREWARM)
+"""Steps that do nothing where the tables of a load are not known."""
 USUAL: Final = (TRUNCATE, VACUUM, CHECKPOINT, QUIET)
 NONE: Final = "none"
 

@@ -40,12 +40,14 @@ class Pgbench(Struct, frozen=True):
         version_num: As server_version_num: 180006; a development version counts as NN0000.
         version: As its packager wrote it: "15.18 (Debian 15.18-0+deb12u1)".
         library_path: Directory for LD_LIBRARY_PATH where it does not find its libpq by itself, else None.
+        cpus: CPUs of its machine; 0 for those of this one.
     """
 
     path: Path
     version_num: int
     version: str
     library_path: Path | None = None
+    cpus: int = 0
 
     def environment(self) -> dict[str, str]:
         """Return the variables that starting this pgbench needs."""

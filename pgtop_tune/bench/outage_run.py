@@ -317,8 +317,7 @@ class OutageRun(PgbenchRun):
 
     def _time_is_over(self) -> bool:
         """Return whether a pgbench with lost clients may have ended because the time of the run is over."""
-        zero_ms, duration_s = self._merged.zero_ms, self.facts.duration_s
-        return zero_ms is not None and duration_s is not None and wall_ms() - zero_ms > 1000.0 * (duration_s - 1)
+        return self.facts.duration_s is not None and self._elapsed_s() > max(self.facts.duration_s - 1, 0)
 
     def _fail(self, group: PgbenchGroup) -> None:
         message = failure_words(group.stderr.text(), group.status, self.facts.scripts)
@@ -449,8 +448,7 @@ class OutageRun(PgbenchRun):
         if self.facts.duration_s is None:
             return
         await self._groups[0].begun.wait()
-        begun_s = (wall_ms() - (self._merged.zero_ms or wall_ms())) / 1000.0
-        await asyncio.sleep(max(self.facts.duration_s - begun_s, 0.0))
+        await asyncio.sleep(max(self.facts.duration_s - self._elapsed_s(), 0.0))
         if self._groups[0].bounded and not self._groups[0].over:
             # It ends by itself, unless the server is silent.
             await asyncio.wait((asyncio.create_task(self._last.wait()),), timeout=LATE_S)

@@ -132,6 +132,7 @@ class PgbenchRun:
         self._open_seams: list[_OpenSeam] = []
         self._seams: list[Seam] = []
         self._taken_s = time.monotonic()
+        self._zero_s: float | None = None
         self._changing = asyncio.Lock()
         self._closing = asyncio.Event()
         self._last = asyncio.Event()
@@ -448,14 +449,14 @@ class PgbenchRun:
 
     async def _follow_phases(self) -> None:
         await asyncio.gather(*(group.begun.wait() for group in self._groups))
-        due_ms = self._merged.zero_ms or wall_ms()
+        due_s = 0.0
         try:
             for step in self._steps:
                 if step.level != self._wanted:
                     await self.change(step.level)
-                due_ms += 1000.0 * step.seconds
+                due_s += step.seconds
                 self._tell_span(step)
-                await asyncio.sleep(max(due_ms - wall_ms(), 0.0) / 1000.0)
+                await asyncio.sleep(max(due_s - self._elapsed_s(), 0.0))
         except LoadProblem as problem:
             self._problem = str(problem)
         await self._end()
@@ -473,18 +474,23 @@ class PgbenchRun:
 
     async def _end_in_time(self) -> None:
         """End the run where the group with its duration has been replaced."""
-        zero_ms = self._merged.zero_ms or self.facts.started_ms
-        until_ms = zero_ms + 1000.0 * (self.facts.duration_s or 0)
-        await asyncio.sleep(max(until_ms - wall_ms(), 0.0) / 1000.0)
+        await asyncio.sleep(max((self.facts.duration_s or 0) - self._elapsed_s(), 0.0))
         await self._end()
+
+    def _elapsed_s(self) -> float:
+        """Return the seconds since the run's clock began, also where the wall's is set; 0.0 before."""
+        if self._zero_s is None and self._merged.zero_ms is not None:
+            self._zero_s = time.monotonic() - (wall_ms() - self._merged.zero_ms) / 1000.0
+        return 0.0 if self._zero_s is None else time.monotonic() - self._zero_s
 
     # Lines and seconds of the run.
 
     def _give(self, lines: Iterable[BenchProgress]) -> None:
         """Take complete lines of the run."""
+        self._elapsed_s()
         for line in lines:
             end_ms = (self._merged.zero_ms or 0.0) + 1000.0 * line.elapsed_s
-            is_left_out = any(since < end_ms and until > end_ms - 1000.0 for since, until in self._gaps[-2:])
+            is_left_out = self._is_left_out(end_ms)
             for seam in self._open_seams:
                 if end_ms > seam.from_ms and (seam.until_ms is None or end_ms - 1000.0 < seam.until_ms):
                     seam.take(line)
@@ -498,6 +504,10 @@ class PgbenchRun:
                 self._silences.hear(line, wall_ms())
             self._close_seams(end_ms)
 
+    def _is_left_out(self, end_ms: float) -> bool:
+        """Return whether no figure includes the second that ended then."""
+        return any(since < end_ms and until > end_ms - 1000.0 for since, until in self._gaps)
+
     def _close_seams(self, known_ms: float) -> None:
         while self._open_seams and (until_ms := self._open_seams[0].until_ms) is not None and until_ms <= known_ms:
             self._seams.append(self._open_seams.pop(0).closed(until_ms))
@@ -508,7 +518,9 @@ class PgbenchRun:
             self._take_seconds(group)
 
     def _take_seconds(self, group: PgbenchGroup) -> None:
-        self._latencies.extend(group.seconds)
+        for second in group.seconds:
+            is_left_out = self._is_left_out(1000.0 * (second.second + 1))
+            self._latencies.append(replace(second, left_out=True) if is_left_out else second)
         group.seconds.clear()
         self._silences.read(self._latencies, wall_ms())
         if self._latencies:

@@ -25,19 +25,28 @@ from pgtop_tune.model.bench import BenchRun, ClientGroup, LoadSpec, PathProcess,
 
 
 def planned_argv(
-    spec: LoadSpec, profile: Profile, pgbench: Pgbench, endpoint: LoadEndpoint, load_place: LoadPlace, directory: Path
+    spec: LoadSpec,
+    profile: Profile,
+    pgbench: Pgbench,
+    endpoint: LoadEndpoint,
+    load_place: LoadPlace,
+    directory: Path,
+    sampling_rate: float | None = None,
 ) -> list[str]:
     """Return the exact command line of a run, with paths as they are in that place.
 
     Args:
         directory: Directory of the run, on this machine.
+        sampling_rate: As of `run_argv`.
 
     Raises:
         LoadProblem: A spec pgbench would refuse.
     """
     there = load_place.scripts(scripts_of(spec, profile), directory)
     choices = tuple(ScriptChoice(str(script.file), script.weight) for script in there)
-    return run_argv(replace(spec, scripts=choices), profile, pgbench, endpoint, load_place.directory(directory))
+    return run_argv(
+        replace(spec, scripts=choices), profile, pgbench, endpoint, load_place.directory(directory), sampling_rate
+    )
 
 
 class Generator(Struct, frozen=True):
@@ -54,13 +63,21 @@ class GroupStarter:
         spec: The load; its clients and rate are those of each group.
         generators: The machines that the clients are shared by; one at least.
         directory: A directory of this machine that does not exist yet, for the log of the first group.
+        sampling_rate: Of all groups, as of `run_argv`: levels with other rates are one run.
     """
 
     attempt_variable = ""
 
     def __init__(
-        self, spec: LoadSpec, profile: Profile, generators: Sequence[Generator], endpoint: LoadEndpoint, directory: Path
+        self,
+        spec: LoadSpec,
+        profile: Profile,
+        generators: Sequence[Generator],
+        endpoint: LoadEndpoint,
+        directory: Path,
+        sampling_rate: float | None = None,
     ) -> None:
+        self._sampling_rate = sampling_rate
         self._spec = replace(spec, through_outage=False)
         self._profile = profile
         self._generators = generators
@@ -71,8 +88,11 @@ class GroupStarter:
     async def __call__(self, order: GroupOrder) -> PgbenchGroup:
         generator = self._generators[order.generator]
         spec = replace(self._spec_of(order), clients=order.level.clients, rate_per_s=order.level.rate_per_s)
+        spec = replace(spec, threads=threads_for(spec, generator.pgbench.cpus))
         there = self._directory if order.number == 1 else unused_name(self._directory.parent)
-        argv = planned_argv(spec, self._profile, generator.pgbench, self._endpoint, generator.load_place, there)
+        argv = planned_argv(
+            spec, self._profile, generator.pgbench, self._endpoint, generator.load_place, there, self._sampling_rate
+        )
         run_order = RunOrder(
             argv=tuple(argv),
             pgbench=generator.pgbench,
@@ -167,6 +187,8 @@ async def start_run(
     """
     steps = steps_of(spec)
     level = steps[0].level if steps else spec.level
+    rates = [step.level.rate_per_s for step in steps] or [level.rate_per_s]
+    sampling_rate = min(map(profile.sampling_rate, rates))
     check_spec(spec)
     scripts = scripts_of(spec, profile)
     hashes = tuple(read_script(script.file).sha256 for script in scripts)
@@ -183,7 +205,7 @@ async def start_run(
         duration_s=round(sum(step.seconds for step in steps)) if steps else spec.duration_s,
         rate_per_s=level.rate_per_s,
         protocol=spec.protocol,
-        sampling_rate=profile.sampling_rate(level.rate_per_s),
+        sampling_rate=sampling_rate,
         transactions=spec.transactions,
         latency_limit_ms=spec.latency_limit_ms,
         max_tries=spec.max_tries,
@@ -196,7 +218,7 @@ async def start_run(
         through_outage=spec.through_outage,
         path=path,
     )
-    start_group = GroupStarter(spec, profile, generators, endpoint, directory)
+    start_group = GroupStarter(spec, profile, generators, endpoint, directory, sampling_rate)
     run: PgbenchRun
     if spec.through_outage:
         start_counting = None

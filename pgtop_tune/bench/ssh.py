@@ -311,16 +311,18 @@ class SshPlace:
     def _found(self, stdout: str, mark: str) -> list[Pgbench] | None:
         """Return the pgbenches that far_search.sh found; None when it did not run."""
         candidates: list[Pgbench] = []
-        answered, path = False, ""
+        answered, path, cpus = False, "", 0
         for line in stdout.splitlines():
             first, _, fields = line.partition(" ")
             kind, _, value = fields.partition(" ")
             if first == mark and kind == "base":
                 answered, self._base = True, Path(value)
+            elif first == mark and kind == "cpus" and value.isdecimal():
+                cpus = int(value)
             elif first == mark and kind == "pgbench":
                 path = value
             elif path and (version := parse_version(line)):
-                candidates.append(Pgbench(Path(path), *version))
+                candidates.append(Pgbench(Path(path), *version, cpus=cpus))
         return candidates if answered else None
 
 

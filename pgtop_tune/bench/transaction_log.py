@@ -18,6 +18,7 @@ import os
 import re
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -256,13 +257,11 @@ class TransactionLog:
                 self._files.pop(name).file.close()
         if len(self._files) >= self._threads:
             return
-        for path in self._directory.glob(f"{self._prefix}*"):
-            if path.name not in self._files:
-                try:
+        # The guard removes the directory when it has to stop; without a free descriptor, a file is tried again.
+        with suppress(OSError):
+            for path in self._directory.glob(f"{self._prefix}*"):
+                if path.name not in self._files:
                     self._files[path.name] = _File(GrowingFile(path), self._started_s)
-                except FileNotFoundError:
-                    # The guard removes the directory when it has to stop.
-                    return
 
     def _read_files(self, now_s: float, most_bytes: float) -> bool:
         """Read all files by turns; return whether something is left."""

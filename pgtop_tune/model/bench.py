@@ -126,10 +126,11 @@ class BenchReport(Struct, frozen=True, gc=False):
 
 
 class ScriptChoice(Struct, frozen=True, gc=False):
-    """A script of the operator's own with its weight (-f FILE@WEIGHT)."""
+    """A script of the operator's own with its weight (-f FILE@WEIGHT), or a copy of one of pgbench's."""
 
     file: str
     weight: int = 1
+    builtin: bool = False
 
 
 class LoadLevel(Struct, frozen=True, gc=False):
@@ -522,6 +523,7 @@ class LatencySecond(Struct, frozen=True, gc=False):
         counted: Transactions in `logged` that were only counted; they are spread over buckets and scripts like the
             other transactions.
         counted_below_us: Upper bound of the latency of these transactions; 0 if there are none.
+        left_out: As of `BenchProgress`.
     """
 
     second: int
@@ -538,6 +540,7 @@ class LatencySecond(Struct, frozen=True, gc=False):
     scripts: tuple[ScriptLatencies, ...] = ()
     counted: int = 0
     counted_below_us: int = 0
+    left_out: bool = False
 
 
 class BenchSample(Struct, frozen=True, gc=False):

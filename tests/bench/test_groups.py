@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pgtop_tune.base.errors import LoadProblem
-from pgtop_tune.bench.groups import MergedProgress, shared_level, staying
+from pgtop_tune.bench import run as run_module
+from pgtop_tune.bench.groups import MergedProgress, shared_level, staying, wall_ms
 from pgtop_tune.bench.locate import Pgbench
 from pgtop_tune.bench.places import LocalPlace
 from pgtop_tune.bench.ports import LoadEndpoint
@@ -170,7 +172,33 @@ async def test_phases_have_their_clients_and_every_transaction_is_counted(load: 
     paused = [line for line in load.progress if not line.tps]
     assert paused
     assert all(line.left_out for line in paused)
+    left_out = {second.second for second in load.latencies if second.left_out}
+    assert set(range(load.seams[0].from_ms // 1000, load.seams[0].until_ms // 1000)) <= left_out
+    assert {second.second for second in load.latencies} - left_out
     check_counts(load, run)
+
+
+async def test_phases_last_as_long_as_they_should_where_the_clock_is_set(
+    load: Load, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ahead_ms = 0
+    monkeypatch.setattr(run_module, "wall_ms", lambda: wall_ms() + ahead_ms)
+    await load.runner.start(LoadSpec(clients=1, threads=1, phases="hold 2s, hold 2s at 2"))
+    await load.until(lambda run: load.progress)
+    ahead_ms = 3_600_000
+    await load.until(over)
+    assert round(load.progress[-1].elapsed_s) >= 3
+
+
+async def test_all_levels_of_a_run_log_the_same_share(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With many cores a level without a rate logs a part of its transactions."""
+    monkeypatch.setattr(os, "cpu_count", lambda: 64)
+    await load.runner.start(
+        LoadSpec(profile="select-only", clients=1, threads=1, phases="hold 2s, hold 2s at 200/s")
+    )  # fmt: skip
+    run = await load.until(over)
+    assert [f"--sampling-rate={run.sampling_rate:.6g}" in group.command for group in run.groups] == [True, True]
+    assert run.sampling_rate < 1.0
 
 
 async def test_the_operator_changes_clients_and_rate_and_pauses(load: Load) -> None:

@@ -108,6 +108,23 @@ async def test_a_whole_run(tables: LoadEndpoint, far: Callable[..., Watch], daem
     assert [round(line.elapsed_s) for line in load.progress][:2] == [1, 2]
 
 
+async def test_a_machine_has_a_thread_for_each_of_its_own_cores(tables: LoadEndpoint, tmp_path: Path) -> None:
+    programs = tmp_path / "there"
+    programs.mkdir()
+    client = f'PATH={programs}:$PATH; shift "$(($# - 1))"; exec sh -c "$1"'
+    for name, text in {"nproc": "echo 3", "ssh": client}.items():
+        (programs / name).write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
+        (programs / name).chmod(0o755)
+    place = SshPlace(SshAddress("there"), (str(programs / "ssh"),))
+    load = Watch(PgbenchRunner(tables, pgbench=find_pgbench().path, load_places=[place], base=tmp_path))
+    shown = await load.runner.preview(LoadSpec(clients=5, transactions=5))
+    await load.runner.start(LoadSpec(clients=5, transactions=5))
+    run = await load.until(over, WAIT_S)
+    await load.runner.aclose()
+    assert (run.state, run.threads, run.command) == (RunState.FINISHED, 3, shown)
+    assert " -j 3 " in shown
+
+
 async def test_the_log_comes_while_it_runs_and_a_stop_still_reports(
     tables: LoadEndpoint, far: Callable[..., Watch]
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -142,6 +143,18 @@ def test_a_file_that_appears_later_is_read_from_its_beginning(tmp_path: Path) ->
     assert log.read() == ()
     (tmp_path / "tx.1").write_bytes(b"0 1 5 0 1795000000 0\n")
     (tmp_path / "unrelated").write_bytes(b"0 1 5 0 1795000000 0\n")
+    assert [each.logged for each in log.read(final=True)] == [1]
+
+
+def test_a_file_is_read_once_a_descriptor_is_free(tmp_path: Path) -> None:
+    (tmp_path / "tx.1").write_bytes(b"0 1 5 0 1795000000 0\n")
+    log = TransactionLog(tmp_path, "tx", 1)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    try:
+        assert log.read() == ()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert [each.logged for each in log.read(final=True)] == [1]
 
 

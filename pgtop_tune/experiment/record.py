@@ -8,6 +8,7 @@ from statistics import fmean
 from typing import Any, Final
 
 from msgspec import Struct, to_builtins
+from msgspec.structs import replace
 
 from pgtop_tune.base.secret import without_secrets
 from pgtop_tune.metrics import sections
@@ -68,7 +69,7 @@ def record_of(
     run, server = evidence.run, _server(evidence)
     seconds = [line.tps for line in evidence.counted]
     measured = [histogram for histogram in evidence.latencies if not evidence.is_left_out(histogram.second)]
-    figures = report or BenchReport()
+    latencies, figures = _latencies(measured), report or BenchReport()
     partial_tps = fmean(seconds) if seconds else None
     return RunResult(
         endpoint=asked_run.endpoint,
@@ -86,8 +87,8 @@ def record_of(
         open_loop=run.open_loop,
         sampling_rate=run.sampling_rate,
         tps=figures.tps if run.complete and figures.tps is not None and not run.outages else partial_tps,
-        latency_average_ms=figures.latency_average_ms,
-        latency_stddev_ms=figures.latency_stddev_ms,
+        latency_average_ms=latencies.mean_ms if run.outages and latencies else figures.latency_average_ms,
+        latency_stddev_ms=None if run.outages else figures.latency_stddev_ms,
         connection_ms=figures.initial_connection_ms if not asked_run.spec.connect_per_transaction
         else figures.average_connection_ms,
         processed=figures.processed,
@@ -95,7 +96,7 @@ def record_of(
         failures={kind: count for kind in _FAILURES if (count := getattr(figures, f"{kind}_failures")) is not None},
         scripts=asked_run.scripts,
         report=report,
-        latencies=_latencies(measured),
+        latencies=latencies,
         by_second=_by_second(evidence),
         by_script=_by_script(evidence, measured),
         progress=evidence.progress,
@@ -156,7 +157,8 @@ def _by_second(evidence: RunEvidence) -> tuple[LatencyOf, ...]:
     parts: dict[int, list[Histogram]] = {}
     for histogram in evidence.latencies:
         parts.setdefault(histogram.second, []).append(histogram)
-    return _named((str(second), parts[second]) for second in sorted(parts))
+    rows = _named((str(second), parts[second]) for second in sorted(parts))
+    return tuple(replace(row, left_out=evidence.is_left_out(int(row.part))) for row in rows)
 
 
 def _levels(evidence: RunEvidence) -> tuple[LevelResult, ...]:
@@ -190,8 +192,8 @@ def _levels(evidence: RunEvidence) -> tuple[LevelResult, ...]:
             LevelResult(
                 name=name,
                 levels=tuple(dict.fromkeys((levels[0], levels[-1]))),
-                transactions=sum(histogram.logged for histogram in everything),
-                failed=sum(histogram.failed for histogram in everything),
+                transactions=round(sum(histogram.logged for histogram in everything) / rate),
+                failed=round(sum(histogram.failed for histogram in everything) / rate),
                 seconds=len(clean_seconds),
                 tps=fmean(tps) if tps else None,
                 error_tps=mean_error(tps),

@@ -397,12 +397,14 @@ def _load_changed(evidence: RunEvidence) -> Doubt | None:
     if not evidence.run.changed:
         return None
     seams, left_out_s = evidence.seams, sum(line.left_out for line in evidence.progress)
-    lost = sum(seam.lost or 0.0 for seam in seams)
+    losses = [seam.lost for seam in seams if seam.lost is not None]
+    lost_words = f" (about {sum(losses):.0f} transactions fewer than at the pace before)" if losses else ""
     return doubt(
         LOAD_CHANGED, NOTE,
         f"the load changed {len(seams)} time{'s' if len(seams) != 1 else ''}: its levels have figures of their own, which leave out {left_out_s} s"
-        f" of changes and pauses (about {lost:.0f} transactions fewer than at the pace before)",
-        "compare levels, not the whole run", changes=len(seams), left_out_s=left_out_s, lost=lost,
+        f" of changes and pauses{lost_words}",
+        "compare levels, not the whole run", changes=len(seams), left_out_s=left_out_s,
+        **({"lost": sum(losses)} if losses else {}),
     )  # fmt: skip
 
 

@@ -88,10 +88,12 @@ class LatencyOf(Struct, frozen=True, gc=False):
 
     Attributes:
         part: A second since the epoch, or the name of a script.
+        left_out: Of a second: whether no other figure includes it.
     """
 
     part: str
     latencies: LatencySummary
+    left_out: bool = False
 
 
 class SteadyState(Struct, frozen=True, gc=False):
@@ -284,7 +286,8 @@ class LevelResult(Struct, frozen=True, gc=False):
     Attributes:
         name: Number and words of the phase, or clients and rate.
         levels: Clients and rate, of a ramp the first and the last.
-        transactions, failed: Successful and failed transactions in the log, those of seams among them.
+        transactions, failed: Successful and failed transactions by the log, those of seams among them; estimated where
+            it has a share of them.
         seconds: Seconds that the following figures include: those without a seam.
         tps: Their mean; None without such a second.
         error_tps: Half width of its 95 % interval; None with too few seconds.
@@ -369,6 +372,13 @@ class RunResult(Struct, frozen=True, gc=False):
     """Load of the server's machine, of a load that came from several machines."""
     outage: OutageResult | None = None
     """Results of a load that went through an outage; None where lost clients were not replaced."""
+
+    @property
+    def clients_words(self) -> str:
+        """Return the number of clients; of a load that changed, the fewest and the most at work: "8..64"."""
+        counts = {level.clients for row in self.levels for level in row.levels if level.clients}
+        fewest, most = (min(counts), max(counts)) if counts else (self.spec.clients, self.spec.clients)
+        return str(most) if fewest == most else f"{fewest}..{most}"
 
     @property
     def qps(self) -> float | None:
@@ -458,7 +468,9 @@ def as_json(result: RunResult) -> dict[str, Any]:
         commits = result.outage.commits
         totals = {name: getattr(commits, name) for name in ("missing", "acknowledged", "in_doubt", "unknown_clients")}
         remaining["outage"]["commits"] = totals | remaining["outage"]["commits"]
-    remaining["by_second"] = {row.part: _percentiles(row.latencies) for row in result.by_second}
+    remaining["by_second"] = {
+        row.part: _percentiles(row.latencies) | {"left_out": row.left_out} for row in result.by_second
+    }
     remaining["by_script"] = [{"script": row.part} | _percentiles(row.latencies) for row in result.by_script]
     remaining["levels"] = [
         plain(replace(level, latencies=None)) | {"latencies": level.latencies and _percentiles(level.latencies)}

@@ -20,22 +20,26 @@ from pgtop_tune.compare.sides import named_sides
 from pgtop_tune.compare.sides.figures import BY_ID, FORESEEN
 from pgtop_tune.compare.sides.fingerprint import check_names, data_facts
 from pgtop_tune.compare.sides.from_records import material_of_records
+from pgtop_tune.compare.sides.from_window import read_window
 from pgtop_tune.compare.sides.material import FactKind
 from pgtop_tune.compare.sides.named_sides import open_all
 from pgtop_tune.compare.statistics.effect import run_noise, runs_effect
 from pgtop_tune.experiment.record import record_of
+from pgtop_tune.metrics.percentiles import bucket_of, merge
+from pgtop_tune.metrics.run_evidence import evidence_of
 from pgtop_tune.model.absence import Reason, Unavailable
-from pgtop_tune.model.bench import BenchSample
+from pgtop_tune.model.bench import BenchSample, LoadLevel, Seam
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.host import DiskSample, HostSample, ProcessSample
 from pgtop_tune.model.postgres import Activity
 from pgtop_tune.model.run_result import as_json
 from pgtop_tune.model.waits import WaitCount, WaitSample
+from pgtop_tune.runtime.window import Window
 from tests.support.frames import EPOCH_MS, backend
 from tests.support.machine_frames import processes
 from tests.support.relation_frames import relations, table
 from tests.support.results import REPORT, asked, result
-from tests.support.run_frames import evidence, run_frames
+from tests.support.run_frames import FACTS, run_frames
 from tests.support.sides import frames, noisy, on_machine, recorded, repeated, side, with_parameter
 
 
@@ -472,10 +476,29 @@ def test_seconds_that_a_run_leaves_out_count_in_no_figure_but_in_its_transaction
     def tps(second: int) -> float:
         return 10.0 if 20 < second <= 30 else 1000.0
 
-    [of_recording] = side(run_frames(tps=tps, lines=lines, seconds=60)).runs
-    made = evidence(tps=tps, lines=lines, seconds=60)
+    change = Seam(EPOCH_MS + 20_000, EPOCH_MS + 30_000, LoadLevel(16), LoadLevel(16, 10.0))
+
+    def slow_in_the_change(frame: Frame) -> Frame:
+        bench = frame.bench
+        if isinstance(bench, Unavailable):
+            return frame
+        [second] = bench.latencies
+        if 20 <= second.second - EPOCH_MS // 1000 < 30:
+            slow = ((bucket_of(5_000_000), second.logged),)
+            second = replace(second, buckets=slow, max_us=5_000_000, left_out=True)
+        seams = (change,) if frame.sequence == 31 else ()
+        return replace(frame, bench=replace(bench, latencies=(second,), seams=seams))
+
+    seen = list(map(slow_in_the_change, run_frames(tps=tps, lines=lines, seconds=60)))
+    [of_recording] = side(seen).runs
+    window = read_window(seen, Window(10.0, 50.0), "window")
+    assert window is not None
+    made = evidence_of(seen, 1, FACTS)
+    assert made is not None
     record = record_of(asked(), made, REPORT, ("", ""), EPOCH_MS + 60_000)
     [of_record] = material_of_records([as_json(record)], "a").runs
-    for run in (of_recording, of_record):
+    assert sum(second.left_out for second in record.by_second) == 10
+    for run in (of_recording, of_record, window.run):
         assert {part / divisor for part, divisor in run.gathered.sums("tps")} == {1000.0}
+        assert 0 < merge(run.gathered.latencies()).max_us < 5_000_000
     assert of_recording.summary.transactions == 50 * 1000 + 10 * 10

@@ -204,6 +204,8 @@ async def test_clients_go_through_a_crash_and_nothing_acknowledged_is_missing(
     assert our_tables(server) == []
     assert not {"SERVER-AWAY", "RUN-FAILED", "OTHER-SERVER"} & {doubt.id for doubt in result.doubts}
     assert "OUTAGE" in {doubt.id for doubt in result.doubts}
+    assert result.latencies is not None
+    assert (result.latency_average_ms, result.latency_stddev_ms) == (result.latencies.mean_ms, None)
     assert len(result.groups) == 2
 
 

@@ -144,6 +144,16 @@ def test_levels_have_every_transaction_and_figures_without_the_seconds_of_a_chan
     assert as_json(record)["levels"][0]["latencies"]["logged"] > 0
 
 
+def test_transactions_of_a_level_are_estimated_where_the_log_has_a_share_of_them() -> None:
+    spans = (PhaseSpan("1: hold 70s", LoadLevel(2), EPOCH_MS, EPOCH_MS + 70_000),)
+    [whole], [sampled] = (
+        record_of(asked(), evidence(run={"spans": spans, "sampling_rate": rate}), REPORT, ("", ""), EPOCH_MS).levels
+        for rate in (1.0, 0.5)
+    )
+    assert sampled.transactions == 2 * whole.transactions > 0
+    assert sampled.tps == pytest.approx(2 * (whole.tps or 0.0))
+
+
 def test_machines_of_a_load_have_their_traffic_beside_the_server_s_and_unknown_is_not_0() -> None:
     traffic = NetworkLoad(
         interface="eth0\x1b[1m",

@@ -65,7 +65,7 @@ _RESULT_NAMES: Final = (
     _ResultName("endpoint", lambda result: one_line(result.endpoint, 40)),
     _ResultName("configuration", lambda result: result.configuration),
     _ResultName("profile", lambda result: one_line(load_name(result), 40)),
-    _ResultName("clients", lambda result: str(result.spec.clients)),
+    _ResultName("clients", lambda result: result.clients_words),
     _ResultName("rate", lambda result: "" if result.spec.rate_per_s is None else units.number(result.spec.rate_per_s)),
 )
 

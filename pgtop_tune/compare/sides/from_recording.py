@@ -238,7 +238,7 @@ class _RunReading:
         so_far_s = self._ended_s - (self._began_s or 0.0)
         for second in bench.latencies:
             at_s = second.second - self._began_ms / 1000.0
-            if -_LATE <= at_s <= so_far_s + _LATE and second.logged:
+            if -_LATE <= at_s <= so_far_s + _LATE and second.logged and not second.left_out:
                 gathered.add_latencies(at_s, second)
 
     def _due(self, at_s: float) -> bool:

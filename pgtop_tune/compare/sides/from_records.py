@@ -80,6 +80,7 @@ class _LatencyRecord(Struct, frozen=True):
     max_ms: Number = 0.0
     logged: Number = 0.0
     histogram: str = ""
+    left_out: bool = False
 
 
 class _DoubtRecord(Struct, frozen=True):
@@ -336,7 +337,7 @@ def _take_latencies(gathered: Gathered, record: RunRecord) -> bool:
     exact = False
     began_s = min(record.by_second, default=0)
     for at_s, second in sorted(record.by_second.items())[:_MOST_SECONDS]:
-        if at_s - began_s > _MOST_SECONDS:
+        if second.left_out or at_s - began_s > _MOST_SECONDS:
             continue
         if _HISTOGRAM.fullmatch(second.histogram):
             gathered.add_latencies(at_s - began_s, _histogram(second))

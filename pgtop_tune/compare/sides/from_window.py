@@ -297,7 +297,7 @@ class _WindowReading:
         length_s = last.elapsed_s - first.elapsed_s
         for second in frame.bench.latencies:
             at_s = second.second - first.taken_at_ms / 1000.0
-            if second.logged and -0.5 <= at_s < length_s:
+            if second.logged and not second.left_out and -0.5 <= at_s < length_s:
                 self._gathered.add_latencies(at_s, second)
 
     def finished(self, name: str) -> WindowSide | None:

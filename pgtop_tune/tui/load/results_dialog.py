@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from pgtop_tune.base.safe_text import one_line
-from pgtop_tune.base.units import UNKNOWN, clock, count, counted, marked_ms, ms, number, with_ms
+from pgtop_tune.base.units import clock, count, counted, decimal, marked_ms, ms, number, with_ms
 from pgtop_tune.metrics.load import QUANTILES
 from pgtop_tune.model.run_result import Doubt, LatencySummary, RunResult, RunVerdict
 from pgtop_tune.runtime.load_control import LoadSearch, LoadSeries, RateCurve
@@ -50,11 +50,6 @@ def load_words(result: RunResult) -> str:
     return one_line(result.profile or " ".join(script.name for script in result.scripts) or "scripts", _NAME)
 
 
-def report_figure(value: float | None, digits: int = 1) -> str:
-    """Return a figure of a report, in full: it may be compared with another."""
-    return UNKNOWN if value is None else f"{value:.{digits}f}"
-
-
 def verdict_words(result: RunResult) -> tuple[str, str]:
     """Return whether it counts, in a word, and its style."""
     if not result.valid:
@@ -70,7 +65,10 @@ def _headline(result: RunResult) -> tuple[str, str]:
     if not (spec.transactions or spec.phases or spec.duration_s):
         length = "until stopped"
     rate = "" if spec.rate_per_s is None else f", {number(spec.rate_per_s)} per second"
-    where, clients = one_line(result.endpoint, _NAME), f"{spec.clients} client{'s' if spec.clients != 1 else ''}"
+    where, clients = (
+        one_line(result.endpoint, _NAME),
+        f"{result.clients_words} client{'s' if result.clients_words != '1' else ''}",
+    )
     return f"{load_words(result)}, {clients}{rate}, {length}, {spec.protocol}, {where}", "strong"
 
 
@@ -89,12 +87,12 @@ def _message(result: RunResult, cells: int) -> list[Line]:
 
 def _figures(result: RunResult, cells: int) -> list[Line]:
     counted = [f"{number} {name}" for number, name in result.counted]
-    stddev = "" if result.latency_stddev_ms is None else f", stddev {report_figure(result.latency_stddev_ms, 3)} ms"
+    stddev = "" if result.latency_stddev_ms is None else f", stddev {decimal(result.latency_stddev_ms, 3)} ms"
     rows = [
         ("tps", _tps(result)),
-        ("latency", f"average {report_figure(result.latency_average_ms, 3)} ms{stddev}"),
+        ("latency", f"average {decimal(result.latency_average_ms, 3)} ms{stddev}"),
         ("transactions", ", ".join(counted)),
-        ("connecting", "" if result.connection_ms is None else f"{report_figure(result.connection_ms, 3)} ms"),
+        ("connecting", "" if result.connection_ms is None else f"{decimal(result.connection_ms, 3)} ms"),
         ("seconds", _seconds(result)),
     ]
     return [line for label, text in rows if text for line in labelled(label, text, cells, label_cells=LABEL)]
@@ -105,7 +103,7 @@ def _tps(result: RunResult) -> str:
     error = "" if steady.error_tps is None else f" ± {steady.error_tps:.1f}"
     settled = {True: "steady", False: "NOT STEADY", None: "seconds"}[steady.steady]
     settled_text = "" if steady.tps is None else f"   {settled} {steady.tps:.1f}{error}: {steady.reason}"
-    return report_figure(result.tps) + settled_text
+    return decimal(result.tps, 1) + settled_text
 
 
 def _seconds(result: RunResult) -> str:
@@ -156,11 +154,7 @@ def _statements(result: RunResult, cells: int) -> list[Line]:
         for statement in statements:
             there = times.of(name, statement.text)
             of_all = " of all equal ones" if there is not None and there.shared else ""
-            server = (
-                ""
-                if there is None
-                else f"[{report_figure(there.mean_ms, 3)} ± {report_figure(there.stddev_ms, 3)}{of_all}] "
-            )
+            server = "" if there is None else f"[{decimal(there.mean_ms, 3)} ± {decimal(there.stddev_ms, 3)}{of_all}] "
             text = server + one_line(statement.text, _STATEMENT) + statement.trouble
             lines += labelled(f"{statement.latency_ms:10.3f}  ", text, cells, label_cells=LABEL)
     if lines and times.problem:
@@ -234,8 +228,8 @@ def step_table(series: LoadSeries, cells: int, glyphs: Glyphs) -> list[Line]:
         rows.append(
             [
                 (number(point.load), PLAIN),
-                (report_figure(result.tps), "strong"),
-                (report_figure(result.latency_average_ms, 3), PLAIN),
+                (decimal(result.tps, 1), "strong"),
+                (decimal(result.latency_average_ms, 3), PLAIN),
                 (ms(point.p99_ms), PLAIN),
                 ("" if result.failed is None else str(result.failed), "critical" if result.failed else PLAIN),
                 (f" {mark}{text}" + (f": {doubts}" if doubts else ""), style),

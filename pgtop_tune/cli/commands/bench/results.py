@@ -348,5 +348,5 @@ def base_name(number: int, result: RunResult) -> str:
     )
     rate = [] if spec.rate_per_s is None else [f"R{units.number(spec.rate_per_s)}"]
     load = result.profile or "-".join(script.name for script in result.scripts) or "scripts"
-    parts = [f"{number:02d}", load, f"c{spec.clients}", f"j{threads}", length, *rate, result.endpoint]
+    parts = [f"{number:02d}", load, f"c{result.clients_words}", f"j{threads}", length, *rate, result.endpoint]
     return "-".join(_UNSAFE.sub("-", part).strip("-.")[:_LONGEST] for part in parts)

@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
@@ -87,9 +87,15 @@ def as_one_line(seconds: Sequence[BenchProgress]) -> BenchProgress:
         latency_ms=per_transaction(lambda line: line.latency_ms) or last.latency_ms,
         lag_ms=per_transaction(lambda line: line.lag_ms) if last.lag_ms is not None else None,
         failed=sum(line.failed for line in seconds),
-        skipped=sum(line.skipped for line in seconds) if last.skipped is not None else None,
-        retries=sum(line.retries for line in seconds) if last.retries is not None else None,
+        skipped=_sum_of_known(line.skipped for line in seconds),
+        retries=_sum_of_known(line.retries for line in seconds),
     )
+
+
+def _sum_of_known(counts: Iterable[int | None]) -> int | None:
+    """Return the sum; seconds of a pause have no count, and without any there is none."""
+    known_counts = [count for count in counts if count is not None]
+    return sum(known_counts) if known_counts else None
 
 
 def progress_words(run: BenchRun, line: BenchProgress) -> str:
@@ -196,7 +202,9 @@ async def measure(request: RunRequest, load: TypedLoad) -> int:
             for step in steps_of(cell.spec):
                 say(f"  {step.phase}: {units.duration(step.seconds)} {step.level.words}")
             log = unused_name(base_directory())
-            say(f"  {shell_quoted(run_argv(cell.spec, cell.profile, pgbench, cell.target.endpoint, log))}")
+            level = next((step.level for step in steps_of(cell.spec)), cell.spec.level)
+            spec = replace(cell.spec, clients=level.clients or cell.spec.clients, rate_per_s=level.rate_per_s)
+            say(f"  {shell_quoted(run_argv(spec, cell.profile, pgbench, cell.target.endpoint, log))}")
         return ExitCode.OK
     repeats = Repeats(plan, wish)
     in_cells = wish.most > 1 or bool(configurations)

@@ -18,7 +18,8 @@ from pgtop_tune.experiment.run_guard import RunEndedFor, RunGuard
 from pgtop_tune.experiment.slo.objective import Judged, ObjectiveLimit, Standing, judged_by, together
 from pgtop_tune.experiment.slo.search import CHANCE, LOOKS_S, SearchStep, StepKind, StepOutcome, ended_by
 from pgtop_tune.metrics.catalogue import Interval
-from pgtop_tune.metrics.load import running
+from pgtop_tune.metrics.load import QUANTILES, running
+from pgtop_tune.metrics.percentiles import merge
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import BenchProgress, LatencySecond, LoadSpec, RunState
 from pgtop_tune.model.frame import Frame
@@ -78,8 +79,8 @@ def counted_seconds(frames: Sequence[Frame], number: int) -> list[list[LatencySe
             for part in sample.latencies:
                 by_second.setdefault(part.second, []).append(part)
     first = min(by_second, default=0) + SETTLE_S
-    # The last one may be cut off.
-    return [by_second.get(second, []) for second in range(first, max(by_second, default=0))]
+    # The last one may be cut off; transactions that have waited may all have ended in it.
+    return [by_second.get(second, []) for second in range(first, max(by_second, default=0) + 1)]
 
 
 class ProbeGuard(RunGuard):
@@ -217,6 +218,7 @@ class RateRuns:
         frames = self._keeper.frames
         number = max((frame.bench.run.run for frame in frames if not isinstance(frame.bench, Unavailable)), default=0)
         seconds = counted_seconds(frames, number)
+        counted = merge(part for second in seconds for part in second)
         scripts = [script.name for script in result.scripts]
         evidence = judge(self._limits, seconds, scripts)
         standing = guard.standing
@@ -235,7 +237,7 @@ class RateRuns:
             all_at_work=breaks and all_at_work(result.progress, step.clients),
             generator=generator.reason if breaks and generator is not None and generator.bound else "",
             demand=None if generator is None else generator.busiest_demand or generator.busiest_cpu,
-            quantiles_ms=() if result.latencies is None else result.latencies.quantiles,
+            quantiles_ms=tuple((quantile.per_cent, quantile.of(counted)) for quantile in QUANTILES),
             limits_ms=tuple(limit.latency_ms(seconds, scripts) for limit in self._limits),
             lag_ms=None if generator is None else generator.lag_ms,
             bottleneck=self.bottlenecks.take(),

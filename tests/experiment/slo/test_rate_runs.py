@@ -13,17 +13,20 @@ from pgtop_tune.experiment.load_run import BeforeEachRun, LoadRun, RunCell
 from pgtop_tune.experiment.path import LoadTarget
 from pgtop_tune.experiment.run_guard import RunEndedFor, RunGuard
 from pgtop_tune.experiment.slo.objective import Standing, parse_objective
-from pgtop_tune.experiment.slo.rate_runs import Bottlenecks, ProbeGuard, RateRuns
+from pgtop_tune.experiment.slo.rate_runs import SETTLE_S, Bottlenecks, ProbeGuard, RateRuns
 from pgtop_tune.experiment.slo.search import SearchStep, StepKind
 from pgtop_tune.experiment.slo.search_run import SearchRun
+from pgtop_tune.metrics.percentiles import bucket_of
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import OVERLOADED, LoadSpec, RunState
+from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.run_result import RunResult
 from pgtop_tune.runtime.load_control import SearchWish
 from pgtop_tune.runtime.ports import Step
 from pgtop_tune.runtime.run_frames import FrameKeeper
 from tests.support.made_situations import FULL_CPUS, SLOW_WAL
 from tests.support.results import result
+from tests.support.run_frames import run_frames
 
 LIMITS = "p99 < 20ms"
 CELL = RunCell(
@@ -58,6 +61,30 @@ async def test_a_run_that_has_decided_is_not_in_doubt_for_its_length(ended_for: 
     assert outcome.doubts == ()
     [record] = kept
     assert {doubt.id for doubt in record.doubts} & {"RUN-PARTIAL", OVERLOADED} == doubts
+
+
+async def test_percentiles_are_of_the_seconds_that_are_judged() -> None:
+    """The connections at the beginning were in those of the result, and not in those of the chart."""
+
+    def slow_at_first(frame: Frame) -> Frame:
+        bench = frame.bench
+        if isinstance(bench, Unavailable) or frame.sequence > SETTLE_S:
+            return frame
+        slow = [replace(part, buckets=((bucket_of(5_000_000), part.logged),)) for part in bench.latencies]
+        return replace(frame, bench=replace(bench, latencies=tuple(slow)))
+
+    keeper = FrameKeeper()
+    keeper.begin()
+    keeper.accept(Step(tuple(map(slow_at_first, run_frames(seconds=20)))))
+    runs = RateRuns(
+        cast(LoadRun, EndedRun("")), keeper, CELL, parse_objective(LIMITS), 60, BeforeEachRun(), lambda record: None
+    )
+    outcome = await runs.make(SearchStep(StepKind.UPPER, 100.0, 8))
+    assert outcome.seconds == 20 - SETTLE_S, "also the last one, in which all may end that has waited"
+    [p99_ms] = outcome.limits_ms
+    assert dict(outcome.quantiles_ms)[99.0] == p99_ms
+    assert p99_ms is not None
+    assert p99_ms < 1000.0
 
 
 def test_the_expected_time_blames_no_checkpoint_for_a_length_that_was_asked_for() -> None:

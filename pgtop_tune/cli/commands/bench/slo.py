@@ -30,7 +30,8 @@ from pgtop_tune.runtime.load_control import SearchWish
 from pgtop_tune.runtime.run_frames import FrameKeeper
 
 _CONTRADICTS: Final = {
-    "steps": "--steps", "repeat": "--repeat", "until": "--until", "configuration": "--configuration",
+    "steps": "--steps", "repeat": "--repeat", "until": "--until", "at_most": "--at-most",
+    "configuration": "--configuration",
     "abort_if": "--abort-if", "warm_up": "--warmup", "find_knee": "--find-knee", "no_stop": "--no-stop",
     "dry_run": "--dry-run", "output": "--out",
 }  # fmt: skip

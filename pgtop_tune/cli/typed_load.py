@@ -168,7 +168,7 @@ def typed_scripts(
         for builtin in builtins:
             script_file = Path(directory) / f"{builtin.file}.sql"
             script_file.write_text(f"{builtin_text(builtin.file, find_pgbench(pgbench))}\n", encoding="utf-8")
-            scripts.append(replace(builtin, file=str(script_file)))
+            scripts.append(replace(builtin, file=str(script_file), builtin=True))
         yield tuple(scripts)
 
 
@@ -205,7 +205,7 @@ def kept_scripts(scripts: Sequence[ScriptChoice]) -> tuple[ScriptChoice, ...]:
     return tuple(kept)
 
 
-def tell_unused(load_words: LoadWords) -> None:
-    """Name the options of a load that is not started."""
+def tell_unused(load_words: LoadWords, reason: str = "--against-load starts no load") -> None:
+    """Name the options that count for nothing."""
     if names := typed_options(load_words):
-        tell(f"--against-load starts no load: {', '.join(names)} {'has' if len(names) == 1 else 'have'} no effect")
+        tell(f"{reason}: {', '.join(names)} {'has' if len(names) == 1 else 'have'} no effect")

@@ -36,8 +36,6 @@ from pgtop_tune.experiment.load_service import DataSetService, LoadService
 from pgtop_tune.experiment.path import LoadTarget, parse_endpoint
 from pgtop_tune.experiment.screen_experiments import OtherExperiments, SwitchbackService
 from pgtop_tune.health.service import CheckService
-from pgtop_tune.metrics import sections
-from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.events import Event, EventKind
 from pgtop_tune.postgres.server.conninfo import ConnInfo, Reached
@@ -329,10 +327,8 @@ _FIRST_ANSWER_S: Final = 30.0
 
 async def first_answer(session: LiveSession, keeper: FrameKeeper) -> None:
     """Wait for the server, whose numbers judge the runs. Raises ConnectionProblem where it does not answer."""
+    from pgtop_tune.experiment.load_run import shows_server
 
-    def answers(interval: Interval) -> bool:
-        return not isinstance(sections.server(interval.newest), Unavailable)
-
-    if not await keeper.until(answers, _FIRST_ANSWER_S):
+    if not await keeper.until(shows_server, _FIRST_ANSWER_S):
         server = session.source.server
         raise ConnectionProblem("the server does not answer", "" if server is None else server.why)

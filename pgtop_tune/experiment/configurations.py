@@ -68,7 +68,8 @@ class StandingValues:
         Raises:
             PgtopError: The server or the machine refused, or the server is not there.
         """
-        if not self.differs(values):
+        # A set without values was interrupted: what it wrote is not known.
+        if not self.differs(values) and (self.values or not self._set_id):
             if self._set_id:
                 if not self._settings.issuperset(self.values):
                     await self._door.begin_deadline(self._set_id, within_s)
@@ -174,7 +175,7 @@ def check_configurations(
             no known length, so that values could revert before their end.
     """
     if configurations and any(cell.spec.duration_s is None for cell in cells):
-        raise UsageProblem("-t does not go with --configuration", "pass the length of the runs in seconds: -T")
+        raise UsageProblem("--configuration needs runs of a known length", "pass it in seconds: -T")
     for configuration in configurations:
         for name, value in configuration.values.items():
             parameter = parameters[name]

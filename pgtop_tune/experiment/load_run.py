@@ -19,8 +19,8 @@ from pgtop_tune.base.foreign_answers import decodes
 from pgtop_tune.bench.argv import threads_for
 from pgtop_tune.bench.commit_log import CountingClients
 from pgtop_tune.bench.datasets.recognise import found_variables, recognise_pgbench
-from pgtop_tune.bench.housekeeping import CHECKPOINT, QUIET, TRUNCATE, DatasetTable, find_tables, tidy
-from pgtop_tune.bench.phases import peak_clients
+from pgtop_tune.bench.housekeeping import CHECKPOINT, OF_TABLES, QUIET, TRUNCATE, DatasetTable, find_tables, tidy
+from pgtop_tune.bench.phases import peak_clients, steps_of
 from pgtop_tune.bench.ports import SqlSession, safe_path
 from pgtop_tune.bench.profiles import Profile, reads_scale, with_variables
 from pgtop_tune.bench.runner import PgbenchRunner
@@ -76,7 +76,9 @@ class RunCell(Struct, frozen=True):
     @property
     def dataset(self) -> str:
         """Return the data set that the scripts run on; "" where it is not known."""
-        return "" if self.spec.scripts else self.profile.dataset or ("pgbench" if self.profile.builtin else "")
+        if self.spec.scripts:
+            return "pgbench" if all(script.builtin for script in self.spec.scripts) else ""
+        return self.profile.dataset or ("pgbench" if self.profile.builtin else "")
 
 
 class BeforeEachRun(Struct, frozen=True):
@@ -373,7 +375,7 @@ class LoadRun:
 
     async def _outage(self, evidence: RunEvidence, commits: AcknowledgedCommits) -> OutageResult:
         # Our own session may need longer to come back than clients do.
-        await self._keeper.until(_shows_server, _LOOK_DEADLINE_S)
+        await self._keeper.until(shows_server, _LOOK_DEADLINE_S)
         clients = self._runner.outage_clients
         return OutageResult(
             outages=outage_rows(evidence),
@@ -430,36 +432,47 @@ class LoadRun:
                 await self._check_first(sql_session)
                 no_room = await self._check_room(cell)
                 warnings = [*no_room, *await self._check_the_way(cell)]
-                tables = await find_tables(sql_session, cell.dataset)
-                if cell.dataset and cell.target.direct and not tables:
+                elsewhere = await _elsewhere(sql_session, cell.target)
+                is_direct = cell.target.direct and not elsewhere
+                tables = () if elsewhere else await find_tables(sql_session, cell.dataset)
+                if cell.dataset and is_direct and not tables:
                     raise LoadProblem(
                         f"there are no tables of the {cell.dataset} data set in {cell.target.endpoint.dbname}",
                         f"create them first: pgtop-tune bench init --dataset {cell.dataset}",
                     )
-                if cell.dataset == "pgbench" and cell.target.direct:
+                if cell.dataset == "pgbench" and is_direct:
                     warnings += self._warn(await pgbench_ready(sql_session))
                 # A pooler lets no PGOPTIONS through; scripts of the operator's may want the path as it is.
-                pinned = await safe_path(sql_session) if cell.target.direct and not cell.spec.scripts else ()
+                is_ours = bool(cell.dataset) or not cell.spec.scripts
+                pinned = await safe_path(sql_session) if is_direct and is_ours else ()
                 variables: dict[str, str] = {}
-                if cell.profile.from_dataset and not cell.spec.scripts:
+                if elsewhere:
+                    pass
+                elif cell.profile.from_dataset and not cell.spec.scripts:
                     variables = await found_variables(sql_session, cell.dataset)
                 elif reads_scale(cell.spec):
                     variables = await self._scale(sql_session)
                 asked_run = await self._complete(cell, self._with_numbers(cell, variables, pinned))
                 # Nothing was changed up to here. A run that will hardly begin is not worth a history.
-                wanted_steps = [step for step in before.housekeeping if not (no_room and step == TRUNCATE)]
+                wanted_steps = [
+                    step
+                    for step in before.housekeeping
+                    if not (elsewhere or (no_room and step == TRUNCATE) or (step in OF_TABLES and not tables))
+                ]
                 if CHECKPOINT in wanted_steps:
                     await self._keeper.until(_shows_checkpoints, _LOOK_DEADLINE_S)
                 earlier = self._keeper.interval
                 steps = await tidy(sql_session, wanted_steps, tables, lambda step: self._told(f"housekeeping: {step}"))
-                if no_room and TRUNCATE in before.housekeeping:
+                if elsewhere:
+                    steps = tuple(HousekeepingStep(step, 0.0, elsewhere) for step in before.housekeeping)
+                elif no_room and TRUNCATE in before.housekeeping:
                     steps = (HousekeepingStep(TRUNCATE, 0.0, "the clients will not fit"), *steps)
             finally:
                 await sql_session.aclose()
             if any(step.name == CHECKPOINT and not step.problem for step in steps):
                 # Else the run would have this checkpoint for its own.
                 await self._keeper.until(_counts_a_checkpoint(earlier, _now_ms()), _LOOK_DEADLINE_S)
-            if QUIET in before.housekeeping:
+            if QUIET in before.housekeeping and not elsewhere:
                 steps = (*steps, await self._wait_for_quiet(before.quiet_deadline_s))
         facts = replace(
             _facts(cell),
@@ -534,8 +547,9 @@ class LoadRun:
         cell: RunCell, variables: Mapping[str, str], pinned: tuple[tuple[str, str], ...] = ()
     ) -> LoadSpec:
         if cell.spec.scripts:
-            return replace(cell.spec, variables=(*variables.items(), *cell.spec.variables))
-        spec = with_variables(cell.spec, cell.profile, variables)
+            spec = replace(cell.spec, variables=(*variables.items(), *cell.spec.variables))
+        else:
+            spec = with_variables(cell.spec, cell.profile, variables)
         # The same parameter of the operator's wins: it stands behind ours.
         return replace(spec, settings=(*pinned, *spec.settings))
 
@@ -627,11 +641,23 @@ class LoadRun:
 
     async def _warm_up(self, spec: LoadSpec, seconds: int) -> None:
         self._told(f"warming up for {seconds} s")
+        level = next((step.level for step in steps_of(spec) if step.level.clients), spec.level)
         number = await self._start(
-            replace(spec, duration_s=seconds, transactions=None, phases="", through_outage=False)
-        )
+            replace(
+                spec, duration_s=seconds, transactions=None, phases="", through_outage=False, clients=level.clients,
+                rate_per_s=level.rate_per_s,
+            )
+        )  # fmt: skip
         await self._runner.ended()
         await self._keeper.until(_shows_the_end(number), _FRAME_DEADLINE_S)
+
+
+async def _elsewhere(sql_session: SqlSession, target: LoadTarget) -> str:
+    """Return why what a session does concerns another database than the load's; "" where it is the same."""
+    [[name]] = await sql_session.rows("SELECT current_database()")
+    if not target.elsewhere and name == target.endpoint.dbname:
+        return ""
+    return f"the load runs in another database, {target.endpoint.dbname} at {target.name}"
 
 
 class Cancelled(asyncio.CancelledError):
@@ -694,7 +720,8 @@ def _shows_checkpoints(interval: Interval) -> bool:
     return interval.now(sections.checkpoints) is not None
 
 
-def _shows_server(interval: Interval) -> bool:
+def shows_server(interval: Interval) -> bool:
+    """Return whether the newest frame has an answer of the server."""
     return not isinstance(sections.server(interval.newest), Unavailable)
 
 

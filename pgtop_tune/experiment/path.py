@@ -11,10 +11,12 @@ from ipaddress import ip_address
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.bench.argv import threads_for
+from pgtop_tune.bench.phases import peak_clients, steps_of
 from pgtop_tune.bench.ports import LoadEndpoint
 from pgtop_tune.host.open_files import EphemeralPorts, OpenFiles, ephemeral_ports, listen_backlog, listeners
 from pgtop_tune.metrics.catalogue import Interval
@@ -414,8 +416,9 @@ async def path_facts(target: LoadTarget, spec: LoadSpec, interval: Interval, *, 
     if from_here or not endpoint.of_this_machine:
         on_the_way = _places(endpoint, pooler)
         processes, unseen = await asyncio.to_thread(_processes, on_the_way, _servers(console))
+    steps, clients = steps_of(spec), peak_clients(spec)
     return PathFacts(
-        clients=spec.clients,
+        clients=clients,
         protocol=spec.protocol,
         database=endpoint.dbname,
         user=endpoint.user,
@@ -427,9 +430,9 @@ async def path_facts(target: LoadTarget, spec: LoadSpec, interval: Interval, *, 
         loopback=_is_loopback(endpoint.host),
         connects=spec.connect_per_transaction,
         rate_per_s=spec.rate_per_s,
-        seconds=spec.duration_s,
+        seconds=round(sum(step.seconds for step in steps)) if steps else spec.duration_s,
         ports=None if isinstance(ports, Unavailable) or not from_here else ports,
-        threads=threads_for(spec),
+        threads=threads_for(replace(spec, clients=clients)),
         backlog=listen_backlog() if processes else None,
         refusal=target.refusal,
     )

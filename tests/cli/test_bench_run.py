@@ -166,6 +166,28 @@ def test_a_log_directory_without_room_makes_the_run_invalid(tables: str, tmp_pat
     assert f"lacks {lost} of {record['processed']} transactions: p99 " in doubt["reason"]
 
 
+def test_another_database_is_not_prepared_by_what_is_done_in_the_watched_one(
+    server: Throwaway, tables: str, tmp_path: Path
+) -> None:
+    with psycopg.connect(conninfo(server), autocommit=True) as connection:
+        connection.execute("DROP DATABASE IF EXISTS watched WITH (FORCE)")
+        connection.execute("CREATE DATABASE watched")
+    watched = conninfo(server, "watched")
+    with psycopg.connect(watched, autocommit=True) as connection:
+        connection.execute("CREATE TABLE pgbench_history AS SELECT 1 AS tid, 1 AS bid, 1 AS aid, 1 AS delta")
+    where = ("--endpoint", f"load={server.socket_dir}:{server.port}/bench_run")
+    words = ("-c", "1", "-t", "20", "-i", "0.2", "-q", "--format", "json")
+    ran = bench(watched, *where, *words, "--housekeeping", "truncate-history", home=tmp_path)
+    assert ran.status in (0, 4), ran.err
+    record = json.loads(ran.out)
+    assert "HOUSEKEEPING-MISSED" in ids(record)
+    assert "the load runs in another database, bench_run" in record["facts"]["housekeeping"][0]["problem"]
+    with psycopg.connect(watched) as connection:
+        assert connection.execute("SELECT count(*) FROM pgbench_history").fetchall() == [(1,)]
+    with psycopg.connect(conninfo(server), autocommit=True) as connection:
+        connection.execute("DROP DATABASE watched WITH (FORCE)")
+
+
 def test_three_profiles_side_by_side(tables: str, tmp_path: Path) -> None:
     profiles = ("tpcb-like", "select-only", "simple-update")
     words = [word for name in profiles for word in ("--profile", name)]

@@ -96,7 +96,7 @@ async def test_what_a_series_cannot_put_into_force_is_refused(control: PostgresC
     ):  # fmt: skip
         with pytest.raises(UsageProblem, match=said):
             await check(word)
-    with pytest.raises(UsageProblem, match="-t does not go with --configuration"):
+    with pytest.raises(UsageProblem, match="--configuration needs runs of a known length"):
         await check("work_mem=8MB", seconds=None)
 
 

@@ -247,7 +247,9 @@ def run_tune(request: TuneRequest) -> int:
         check_for_workers(request.connection)
     if request.watch and (request.apply or request.allow_restart):
         raise UsageProblem("--watch only makes proposals, without restarts", "leave --apply and --allow-restart out")
-    if against_load and not request.resume:
+    if request.resume:
+        tell_unused(request.load, "a search keeps the load that it was begun with")
+    elif against_load:
         tell_unused(request.load)
     with typed_load(request.load, session.pgbench) as load:
         if request.workers:

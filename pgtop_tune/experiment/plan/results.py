@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
@@ -360,6 +361,7 @@ class ExperimentOutcome(Struct, frozen=True, kw_only=True):
         workers: Names of the servers that it was begun on, where there are several.
         down: The server that an outage has left down, where the program was killed in it; None without one.
         switched: The same of servers that may have changed roles.
+        loaded: The operator's database that it loads; "" for one of its own, and in journals of an older version.
     """
 
     id: str
@@ -379,6 +381,7 @@ class ExperimentOutcome(Struct, frozen=True, kw_only=True):
     workers: tuple[str, ...] = ()
     down: ServerPlace | None = None
     switched: ServerPair | None = None
+    loaded: str = ""
 
     @property
     def resuming(self) -> str:
@@ -388,6 +391,7 @@ class ExperimentOutcome(Struct, frozen=True, kw_only=True):
         options += [word for name in self.plan.confirmed for word in ("--confirm", name)]
         options += [word for name in self.plan.allowed_outages for word in ("--allow-outage", name)]
         options += ["--workers ADDRESS"] if self.workers else []
+        options += ["-d", shlex.quote(self.loaded)] if self.loaded else []
         return " ".join(options)
 
     @property
@@ -423,6 +427,8 @@ def outcome_of(lines: Sequence[Mapping[str, Any]], identity: str) -> ExperimentO
                 outcome["sets"] = [set_id for set_id in outcome["sets"] if set_id != line["set_id"]]
             case "database":
                 outcome["database"] = line["name"]
+            case "loaded":
+                outcome["loaded"] = line["name"]
             case "tables":
                 outcome |= {"tables": bool(line["there"]), "table_oids": line.get("oids", ())}
             case "server":

@@ -249,7 +249,7 @@ class SeparateBlocks(Switchback):
             block.whole_cycle = True
             await self._own_cycles.end(block, self._wait)
         self._frames.stop()
-        spoiled = await self._arms.foreign_change()
+        spoiled = await self._spoiled(block)
         await self._end_load()
         block.settled_s = settled_s
         return block, spoiled

@@ -479,9 +479,13 @@ class Switchback:
         else:
             block = await self._cycles.block(arm, lambda: self._put(phase=SwitchbackPhase.MEASURING), changed=changed)
         self._frames.stop()
+        return block, await self._spoiled(block)
+
+    async def _spoiled(self, block: OpenBlock) -> str:
+        """Return what others have changed since the pair began; "" for nothing."""
         spoiled = await self._arms.foreign_change()
         switched = frozenset(rival.name for rival in self.plan.rivals)
-        return block, spoiled or self._frames.parameters.changed(self._pair_since_s, block.began_s, switched)
+        return spoiled or self._frames.parameters.changed(self._pair_since_s, block.began_s, switched)
 
     async def _of_lengths(self, arm: Arm, settle_s: float) -> OpenBlock:
         block = self._frames.open(arm, settle_s, self._lengths.measured_s)

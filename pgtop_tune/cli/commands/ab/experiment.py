@@ -65,6 +65,7 @@ from pgtop_tune.experiment.switchback.separate_blocks import (
 )
 from pgtop_tune.experiment.switchback.state import (
     ANSWERS,
+    NOT_RESTORED,
     Ending,
     RecordFile,
     SwitchbackPlan,
@@ -219,6 +220,8 @@ def run_ab(request: AbRequest) -> int:
         raise UsageProblem(
             "--plans needs --against-load", "leave --plans out: the statements of a pgtop-tune load are known"
         )
+    if request.against_load and request.endpoint:
+        raise UsageProblem("--against-load starts no load that an --endpoint could lead", "leave --endpoint out")
     if request.against_load and not request.quiet:
         tell_unused(request.load)
     for_s = for_seconds(request.how_long)
@@ -298,6 +301,8 @@ class AbExperiment:
             say(result_markdown(plan, state) if request.format is TableFormat.MARKDOWN else result_text(plan, state))
         if signalled:
             return ExitCode.SIGNALLED + signalled
+        if state.afterwards.startswith(NOT_RESTORED):
+            return ExitCode.CHANGE
         if state.ending in ANSWERS:
             return ExitCode.OK
         failures = {Ending.FAILED: ExitCode.CHANGE, Ending.ENDED: ExitCode.LOAD}

@@ -270,7 +270,7 @@ def _continued(
     )
     experiment = ExperimentSession(outcome, log, live, profile_directories(session.profiles), servers=servers)
     status = let_in(request.connection, lambda conninfo: asyncio.run(experiment.run(conninfo, abandon=request.abandon)))
-    if status == ExitCode.OK:
+    if status in (ExitCode.OK, ExitCode.LOAD):
         say_results(outcome_of(read_entries(log.directory), outcome.id), abandon=request.abandon)
     return status
 
@@ -359,6 +359,8 @@ class ExperimentSession:
         if not self._plan.with_standby:
             # Of several hosts, the one of this session is used from here on.
             conninfo = conninfo.only((await self._reached_by(conninfo)).endpoint)
+        if self._plan.database != OWN_DATABASE and self._servers is None:
+            self._check_database(conninfo.dbname)
         names = [name for arm in self._plan.arms for name, _ in arm.settings]
         with_restart = any(arm.restart for arm in self._plan.arms)
         rules = Rules(fenced=True, allow_unsafe=self._live.allow_unsafe, tell=tell)
@@ -381,7 +383,17 @@ class ExperimentSession:
         if not self._keeps_data:
             await self._clean_up(conninfo)
         self._log.write("ended", why=ABANDONED if abandon else COMPLETE)
-        return ExitCode.OK
+        outcome = outcome_of(read_entries(self._log.directory), self._outcome.id)
+        has_figures = outcome is None or any(not result.reason for result in outcome.results.values())
+        return ExitCode.OK if abandon or has_figures else ExitCode.LOAD
+
+    def _check_database(self, name: str) -> None:
+        """Keep the name of the database that is loaded. Raises UsageProblem where it was another one so far."""
+        begun_in = self._outcome.loaded
+        if begun_in and begun_in != name:
+            raise UsageProblem(f"{self._outcome.id} loads the database {begun_in}, not {name}", "name it with -d")
+        if not begun_in:
+            self._log.write("loaded", name=name)
 
     async def _planned_outages(
         self,

@@ -6,6 +6,8 @@ transactions with `pin`.
 
 from __future__ import annotations
 
+import os
+import socket
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -42,6 +44,15 @@ def connect(conninfo: ConnInfo, application_name: str, *, options: str = "", **m
             raise
         again = _with(arguments, {}) if refused(refusal) else {**_with(arguments, AT_START), **_FROM_MULE}
     return psycopg.connect(autocommit=True, **again, **more)
+
+
+def cut(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> None:
+    """Make a call that hangs, in another thread too, fail at once."""
+    try:
+        with socket.socket(fileno=os.dup(connection.fileno())) as line:
+            line.shutdown(socket.SHUT_RDWR)
+    except (OSError, psycopg.Error):
+        pass
 
 
 async def connect_async(

@@ -7,9 +7,7 @@ exceptions of asyncpg. It is imported when such a keyword is set; otherwise the 
 from __future__ import annotations
 
 import asyncio
-import os
 import re
-import socket
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
@@ -22,6 +20,7 @@ from psycopg.types.numeric import OidBinaryLoader
 from pgtop_tune.base.start_options import with_settings
 from pgtop_tune.postgres.server.conninfo import ConnInfo
 from pgtop_tune.postgres.server.failures import connection_problem, libpq_problem
+from pgtop_tune.postgres.server.libpq import cut
 from pgtop_tune.postgres.server.rows import NamedRow, kind_of
 
 _SETTLING_S: Final = 1.0
@@ -137,7 +136,7 @@ class LibpqConnection:
 
     def terminate(self) -> None:
         """Close the connection at once, also during a statement."""
-        self._cut()
+        cut(self._connection)
         if not self._busy:
             self._connection.pgconn.finish()
 
@@ -163,7 +162,7 @@ class LibpqConnection:
             if not (await asyncio.wait((task,), timeout=self._patience_s))[0]:
                 raise TimeoutError
         except BaseException:
-            self._cut()
+            cut(self._connection)
             # The result is retrieved, because an exception that is not retrieved is reported on stderr.
             task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
             await asyncio.wait((task,), timeout=_SETTLING_S)
@@ -175,13 +174,6 @@ class LibpqConnection:
             return task.result()
         except psycopg.Error as error:
             raise translated(error) from None
-
-    def _cut(self) -> None:
-        try:
-            with socket.socket(fileno=os.dup(self._connection.fileno())) as line:
-                line.shutdown(socket.SHUT_RDWR)
-        except (OSError, psycopg.Error):
-            pass
 
 
 class LibpqStatement:

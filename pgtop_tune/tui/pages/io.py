@@ -32,7 +32,7 @@ from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.dashboard.wal import coming_checkpoint, device_phrases, full_page_share
-from pgtop_tune.tui.pages.page import Page, PageColumn, PageTable, figure, section_rows, word
+from pgtop_tune.tui.pages.page import Page, PageColumn, PageTable, figure, growth_of, section_rows, word
 from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line
 from pgtop_tune.tui.widgets.phrase import Phrase, alarm, labelled, lasting, summed
 
@@ -248,14 +248,6 @@ _NAMED: Final = 3
 """Readers and writers named in the summary."""
 
 
-def _rate(*names: str) -> Callable[[Any], float | None]:
-    def value(row: Any) -> float | None:
-        rate: float | None = row.per_s(*names)
-        return rate
-
-    return value
-
-
 def _each(part: str, operations: str) -> Callable[[Any], float | None]:
     """Return milliseconds per operation; unknown while the time stands still, because nobody measures it."""
 
@@ -284,7 +276,7 @@ def _name(name: str) -> Callable[[Any], str]:
 def _io(
     id: str, title: str, name: str, description: str, unit: Callable[[float | None], str], width: int = 7
 ) -> PageColumn:
-    return figure(id, title, width, _rate(name), unit, f"{description} per second.", f"Δ pg_stat_io.{name} / Δt")
+    return figure(id, title, width, growth_of(name), unit, f"{description} per second.", f"Δ pg_stat_io.{name} / Δt")
 
 
 _IO_COLUMNS: Final = (
@@ -293,7 +285,7 @@ _IO_COLUMNS: Final = (
     word("context", "context", 9, _name("context"),
          "normal, or one of the ring buffers: vacuum, bulkread, bulkwrite; init: new WAL segments.",
          "pg_stat_io.context"),
-    figure("bytes", "B/s", 7, _rate("read_bytes", "write_bytes", "extend_bytes"), size,
+    figure("bytes", "B/s", 7, growth_of("read_bytes", "write_bytes", "extend_bytes"), size,
            "Bytes read, written and added to relations per second.",
            "Δ pg_stat_io.(read_bytes + write_bytes + extend_bytes) / Δt; 16 and 17: operations · op_bytes"),
     _io("read-bytes", "readB/s", "read_bytes", "Bytes read (16 and 17: reads · op_bytes)", size),
@@ -322,7 +314,7 @@ _SLRU_COLUMNS: Final = (
          "pg_stat_slru.name"),
     figure("hit-share", "hit%", 5, lambda row: row.share("blks_hit", "blks_read"), percent,
            "Pages found in the cache.", "Δ blks_hit / Δ (blks_hit + blks_read) of pg_stat_slru"),
-    *(figure(id, title, 8, _rate(name), count, f"{description} per second.", f"Δ pg_stat_slru.{name} / Δt")
+    *(figure(id, title, 8, growth_of(name), count, f"{description} per second.", f"Δ pg_stat_slru.{name} / Δt")
       for id, title, name, description in (
           ("hits", "hits/s", "blks_hit", "Pages found in the cache"),
           ("reads", "reads/s", "blks_read", "Pages read from disk"),
@@ -344,7 +336,7 @@ def _database(id: str, title: str, name: str, description: str, width: int = 7, 
         id,
         title,
         width,
-        _rate(name),
+        growth_of(name),
         unit,
         f"{description} per second.",
         f"Δ pg_stat_database.{name} / Δt",
@@ -382,7 +374,7 @@ _DATABASE_COLUMNS: Final = (
          "Name of the database.", "pg_stat_database.datname"),
     figure("numbackends", "conns", 5, _total("numbackends"), count,
            "Sessions connected, without this tool's.", "pg_stat_database.numbackends"),
-    figure("xacts", "xact/s", 7, _rate("xact_commit", "xact_rollback"), count,
+    figure("xacts", "xact/s", 7, growth_of("xact_commit", "xact_rollback"), count,
            "Transactions that ended per second, without this tool's.",
            "Δ (xact_commit + xact_rollback − sessions − 2 · parallel_workers_launched, 18+) of pg_stat_database − our own, / Δt"),
     _database("rollbacks", "rollb/s", "xact_rollback", "Transactions rolled back"),

@@ -237,6 +237,16 @@ def of_backend(name: str) -> Callable[[Any], str]:
     return foreign(lambda row: None if row.backend is None else getattr(row.backend, name))
 
 
+def growth_of(*names: str) -> Callable[[Any], float | None]:
+    """Return a reader of the growth per second of a row's counters together."""
+
+    def value(row: Any) -> float | None:
+        rate: float | None = row.per_s(*names)
+        return rate
+
+    return value
+
+
 def session_key(row: Any) -> BackendKey | None:
     """Return the key of the row's session; None of a row without one."""
     return None if row.backend is None else (row.backend.pid, row.backend.backend_start_ms)

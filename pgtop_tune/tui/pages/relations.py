@@ -31,6 +31,7 @@ from pgtop_tune.tui.pages.page import (
     PageTable,
     figure,
     foreign,
+    growth_of,
     of_backend,
     section_rows,
     session_key,
@@ -100,14 +101,6 @@ _WORTH_PAGES: Final = 128
 """Twice the threshold: autovacuum should have come and has not."""
 
 
-def _rate(*names: str) -> Callable[[Any], float | None]:
-    def value(row: Any) -> float | None:
-        rate: float | None = row.per_s(*names)
-        return rate
-
-    return value
-
-
 def _of_row(name: str) -> Callable[[Any], Any]:
     return attrgetter(f"row.{name}")
 
@@ -119,7 +112,7 @@ def _table_name(table: TableCounters) -> str:
 def _per_s(id: str, title: str, name: str, description: str, view: str = "pg_stat_all_tables", width: int = 7,
            visible: bool = True) -> PageColumn:  # fmt: skip
     return figure(
-        id, title, width, _rate(name), count, f"{description} per second.", f"Δ {view}.{name} / Δt", visible=visible
+        id, title, width, growth_of(name), count, f"{description} per second.", f"Δ {view}.{name} / Δt", visible=visible
     )
 
 
@@ -150,7 +143,7 @@ _TABLE_COLUMNS: Final = (
     figure("hit", "hit%", 5, lambda row: row.share("blks_hit", "blks_read"), percent,
            "Blocks of the table found in shared buffers.",
            "Δ heap_blks_hit / Δ (heap_blks_hit + heap_blks_read) of pg_statio_all_tables"),
-    figure("read", "reads/s", 7, _rate("blks_read"), count,
+    figure("read", "reads/s", 7, growth_of("blks_read"), count,
            "Blocks of the table read per second.", "Δ pg_statio_all_tables.heap_blks_read / Δt"),
     _per_s("newpage", "newpg/s", "newpage_upd", "Updates that went to another page (16+)", visible=False),
     figure("all-seq", "seq", 7, _of_row("seq_scan"), count, "Sequential scans since the reset.",
@@ -176,7 +169,7 @@ _INDEX_COLUMNS: Final = (
     figure("hit", "hit%", 5, lambda row: row.share("blks_hit", "blks_read"), percent,
            "Blocks of the index found in shared buffers.",
            "Δ idx_blks_hit / Δ (idx_blks_hit + idx_blks_read) of pg_statio_all_indexes"),
-    figure("reads", "reads/s", 7, _rate("blks_read"), count,
+    figure("reads", "reads/s", 7, growth_of("blks_read"), count,
            "Blocks of the index read per second.", "Δ pg_statio_all_indexes.idx_blks_read / Δt"),
     word("table", "table", 24, foreign(_of_row("table")), "Table of the index.", "pg_stat_all_indexes.relname",
          most=_NAME),

@@ -28,7 +28,7 @@ from tests.support.servers import Servers, conninfo
 from tests.terminal.screen import Terminal
 
 TURNS = 5
-SLOW = {"compare", "load", "noise"}
+SLOW = {"compare", "load", "noise", "parameters"}
 """Pages that take minutes also shortened: the long tests run them."""
 FULL_SCREEN = b"\x1b[?1049h"
 IN_FULL_SCREEN = re.compile(rb"\x1b\[\?1049h.*?\x1b\[\?1049l", re.DOTALL)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from pgtop_tune.base.units import MB
 from pgtop_tune.host.machine_setup import MachineFacts
@@ -54,7 +54,7 @@ class Machine(Struct, frozen=True, kw_only=True):
     huge_page_bytes: int | None = None
     pools: tuple[HugePages, ...] = ()
     numa_nodes: int | None = None
-    live: Mapping[str, str] = field(default_factory=dict)
+    live: Mapping[str, str] = {}
     disks: tuple[Disk, ...] = ()
 
     def number(self, name: str) -> int:
@@ -151,8 +151,8 @@ class AdviceFacts(Struct, frozen=True, kw_only=True):
     wal_disk_bytes: int | None = None
     started_with: frozenset[str] = frozenset()
     machine: Machine | None = None
-    pending: Mapping[str, str] = field(default_factory=dict)
-    unsuitable: Mapping[str, Advice] = field(default_factory=dict)
+    pending: Mapping[str, str] = {}
+    unsuitable: Mapping[str, Advice] = {}
 
 
 class Opinion(Struct, frozen=True):

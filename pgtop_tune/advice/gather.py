@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from pgtop_tune.advice.facts import CLOCK, DERIVED, STARTED_WITH, Advice, AdviceFacts, Machine
@@ -92,7 +92,7 @@ class Beside(Struct, frozen=True):
     disk: DiskKind | None = None
     data_bytes: int | None = None
     machine: Machine | None = None
-    unsuitable: Mapping[str, Advice] = field(default_factory=dict)
+    unsuitable: Mapping[str, Advice] = {}
 
 
 class _AsSet:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from pgtop_tune.advice.calculators import OPINIONS, opinions
@@ -40,7 +40,7 @@ class Proposal(Struct, frozen=True, kw_only=True):
     """
 
     parameters: Mapping[str, Advice]
-    settings: Mapping[str, Advice] = field(default_factory=dict)
+    settings: Mapping[str, Advice] = {}
     plan: MemoryPlan | None = None
 
     @property

@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.base.paths import NotOurs, config_dir, content_of
@@ -56,7 +56,7 @@ class Config(Struct, frozen=True):
     disk_caps: tuple[str, ...] = ()
     rotate: tuple[str, ...] = ()
     keep: tuple[str, ...] = ()
-    keys: Mapping[str, str] = field(default_factory=dict)
+    keys: Mapping[str, str] = {}
 
 
 def load_config(path: Path | None = None) -> Config:

@@ -74,8 +74,8 @@ class SecondPart(Struct):
 
     second: int
     script: int
-    latencies: list[int] = field(default_factory=list)
-    lags: list[int] = field(default_factory=list)
+    latencies: list[int] = []
+    lags: list[int] = []
     word_counts: Counter[str] = field(default_factory=Counter)
 
     @property
@@ -98,7 +98,7 @@ class Parsed(Struct):
         unreadable: Lines that are something else.
     """
 
-    parts: list[SecondPart] = field(default_factory=list)
+    parts: list[SecondPart] = []
     newest: int | None = None
     unreadable: int = 0
 
@@ -449,8 +449,8 @@ class GrowingSecond(Struct):
     arrived_s: float
     layout: LogLayout
     tail: SlowTail | None = None
-    _read: dict[int, _Latencies] = field(default_factory=dict)
-    _sample: dict[int, _Latencies] = field(default_factory=dict)
+    _read: dict[int, _Latencies] = {}
+    _sample: dict[int, _Latencies] = {}
     _quick_sums: Counter[int] = field(default_factory=Counter)
     _counted: int = 0
     _unread: int = 0

@@ -82,7 +82,7 @@ class _OpenSpan(Struct):
 
     loss: _Loss
     lost_clients: int = 0
-    groups: list[PgbenchGroup] = field(default_factory=list)
+    groups: list[PgbenchGroup] = []
     tried: int = 0
     longest_wait_s: float = 0.0
     problem: str = ""

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from pgtop_tune.base import start_options
@@ -104,8 +104,8 @@ class LoadEndpoint(Struct, frozen=True):
     user: str
     dbname: str
     password: Secret | None = None
-    env: Mapping[str, str] = field(default_factory=dict)
-    keywords: Mapping[str, str] = field(default_factory=dict)
+    env: Mapping[str, str] = {}
+    keywords: Mapping[str, str] = {}
     further: tuple[tuple[str, int], ...] = ()
 
     def __str__(self) -> str:

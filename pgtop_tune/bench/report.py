@@ -21,7 +21,7 @@ import re
 from collections.abc import Callable
 from typing import Any, Final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from pgtop_tune.model.bench import BenchProgress, BenchReport, ScriptReport, StatementReport
 
@@ -159,8 +159,8 @@ class _ReportSection(Struct):
 
     number: int = 0
     name: str = ""
-    figures: dict[str, Any] = field(default_factory=dict)
-    statements: list[StatementReport] = field(default_factory=list)
+    figures: dict[str, Any] = {}
+    statements: list[StatementReport] = []
 
     def read(self, line: str, rows: _Rows) -> None:
         """Read a line; the first figure of a kind counts."""

@@ -17,7 +17,7 @@ from statistics import fmean
 from typing import Final
 from weakref import WeakKeyDictionary
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from pgtop_tune.compare.statistics.before_after import (
@@ -100,7 +100,7 @@ class _ParameterChange(Struct):
 
     first_s: float
     last_s: float
-    fresh: dict[str, str] = field(default_factory=dict)
+    fresh: dict[str, str] = {}
 
 
 class _Scope(Struct, frozen=True):

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, Generic, Protocol, TypeVar
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from pgtop_tune.changes.start.next_start import NextStart
 from pgtop_tune.metrics.catalogue import Interval
@@ -132,7 +132,7 @@ class CheckFacts(Struct, frozen=True):
 
     frames: tuple[Frame, ...]
     machine: MachineDetails | Unavailable = NOT_ASKED
-    answers: Mapping[str, Answers[Any] | Unavailable] = field(default_factory=dict)
+    answers: Mapping[str, Answers[Any] | Unavailable] = {}
     unanswered: Unavailable = NOT_ASKED
     measured: Measured | Unavailable = NOT_MEASURED
     described: str = ""

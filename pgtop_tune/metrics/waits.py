@@ -8,7 +8,7 @@ from itertools import pairwise
 from math import ceil
 from typing import Final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.active_sessions import (
@@ -136,7 +136,7 @@ class WaitGroup(Struct):
     sessions: float = 0.0
     sessions_long: float = 0.0
     ms: float = 0.0
-    waits: dict[tuple[str, str], float] = field(default_factory=dict)
+    waits: dict[tuple[str, str], float] = {}
     beside: bool = True
     peak: int | None = None
 

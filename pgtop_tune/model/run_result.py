@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Final
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from pgtop_tune.base.secret import MASK, without_secrets
@@ -355,8 +355,8 @@ class RunResult(Struct, frozen=True, gc=False):
     generator: GeneratorLoad | None
     doubts: tuple[Doubt, ...]
     facts: RunFacts
-    host: Mapping[str, Any] = field(default_factory=dict)
-    server: Mapping[str, Any] = field(default_factory=dict)
+    host: Mapping[str, Any] = {}
+    server: Mapping[str, Any] = {}
     stdout: str = ""
     stderr: str = ""
     machine: str = ""

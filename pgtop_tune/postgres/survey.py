@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import asyncpg
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from pgtop_tune.base.errors import ConnectionProblem, ServerProblem
@@ -56,7 +56,7 @@ class DatabaseAnswer(Struct, frozen=True):
     """
 
     database: str
-    answers: Mapping[str, Sequence[Row] | Unavailable] = field(default_factory=dict)
+    answers: Mapping[str, Sequence[Row] | Unavailable] = {}
     refused: str = ""
 
 

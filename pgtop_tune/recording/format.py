@@ -18,7 +18,7 @@ import re
 import zlib
 from typing import Any, Final
 
-from msgspec import Struct, field, to_builtins
+from msgspec import Struct, to_builtins
 
 from pgtop_tune.base.errors import RecordingProblem
 
@@ -60,7 +60,7 @@ class Header(Struct, frozen=True):
     timezone: str
     interval_s: float
     target: str
-    extra: dict[str, Any] = field(default_factory=dict)
+    extra: dict[str, Any] = {}
 
 
 def header_line(header: Header) -> str:

@@ -123,8 +123,8 @@ class _Block(Struct):
     scores: dict[LandmarkKind, array[float]] = field(
         default_factory=lambda: {score: array("d") for score in LandmarkKind}
     )
-    lines: list[bytes] = field(default_factory=list)
-    waiting: list[Frame] = field(default_factory=list)
+    lines: list[bytes] = []
+    waiting: list[Frame] = []
     packed: bytes | PutAway = b""
     packed_bytes: int = 0
 

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, Protocol
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from pgtop_tune.metrics import sections
@@ -127,7 +127,7 @@ _Wait = tuple[str, str, int | None]
 class _Followed(Struct):
     age_ms: float
     of_load: bool
-    waits: dict[_Wait, int] = field(default_factory=dict)
+    waits: dict[_Wait, int] = {}
     is_asked: bool = False
     root: Blocker | None = None
 

@@ -175,7 +175,7 @@ class ScreenOptions(Struct, frozen=True):
     theme: str = ""
     ascii: bool = False
     mouse: bool = False
-    keymap: Mapping[str, str] = field(default_factory=dict)
+    keymap: Mapping[str, str] = {}
     target: str = ""
     start_load: LoadSpec | None = None
     throwaway: bool = False

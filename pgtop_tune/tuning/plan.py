@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Final, TypeAlias
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from pgtop_tune.experiment.prediction import Prediction
 
@@ -220,7 +220,7 @@ class TuningPlan(Struct, frozen=True, kw_only=True):
     engine: str = "climb"
     worth: float = 0.02
     constraints: tuple[Constraint, ...] = ()
-    predictions: dict[str, Prediction] = field(default_factory=dict)
+    predictions: dict[str, Prediction] = {}
 
     def cost_of(self, axes: Iterable[int]) -> float:
         """Return the cost of one evaluation whose arms differ in these knobs."""

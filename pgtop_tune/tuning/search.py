@@ -14,7 +14,7 @@ from enum import StrEnum
 from statistics import fmean
 from typing import Final, TypeAlias, TypeVar
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from pgtop_tune.compare.statistics.effect import ASSUMED_SD, PRIOR_DEGREES, t_quantile
 from pgtop_tune.tuning.plan import Point, TuningPlan
@@ -132,8 +132,8 @@ class Outcome(Struct, frozen=True, kw_only=True):
 
     effect: float | None
     error: float | None = None
-    figures: dict[str, float] = field(default_factory=dict)
-    against_figures: dict[str, float] = field(default_factory=dict)
+    figures: dict[str, float] = {}
+    against_figures: dict[str, float] = {}
     stopped: str = ""
     took: float | None = None
 

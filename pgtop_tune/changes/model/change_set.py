@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from pgtop_tune.base.errors import ConnectionProblem, PgtopError
@@ -41,7 +41,7 @@ class RevertOutcome(Struct, frozen=True):
     written: frozenset[str] = frozenset()
     elsewhere: tuple[ParameterChange, ...] = ()
     refused: tuple[Refusal, ...] = ()
-    origins: Mapping[str, str] = field(default_factory=dict)
+    origins: Mapping[str, str] = {}
 
     @property
     def reverted(self) -> tuple[ParameterChange, ...]:

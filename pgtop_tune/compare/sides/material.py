@@ -463,13 +463,13 @@ class ComparedRun(Struct):
     warm_up_s: float = 0.0
     steady: bool | None = None
     steady_words: str = ""
-    whole_run: dict[str, float] = field(default_factory=dict)
+    whole_run: dict[str, float] = {}
     checkpoints_s: list[float] | None = None
-    budgets: list[Budget] = field(default_factory=list)
+    budgets: list[Budget] = []
     doubts: tuple[Doubt, ...] = ()
     summary: Summary = Summary()
     looks: int = 0
-    at_cap: Mapping[str, int] = field(default_factory=dict)
+    at_cap: Mapping[str, int] = {}
     findings: tuple[LeadingFinding, ...] = ()
     spec: LoadSpec | None = None
     scripts: tuple[str, ...] = ()

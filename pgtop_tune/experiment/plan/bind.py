@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from pgtop_tune.advice.facts import OUT_OF_REACH
@@ -228,10 +228,10 @@ class ServerView(Struct, frozen=True, kw_only=True):
     facts: PlanFacts
     parameters: Mapping[str, Parameter]
     names: tuple[str, ...] = ()
-    settings: Mapping[str, SystemSetting] | Unavailable = field(default_factory=dict)
+    settings: Mapping[str, SystemSetting] | Unavailable = {}
     reserved: int = 0
-    unreachable: Mapping[str, str] = field(default_factory=dict)
-    refused: Mapping[str, str] = field(default_factory=dict)
+    unreachable: Mapping[str, str] = {}
+    refused: Mapping[str, str] = {}
     scripts: tuple[tuple[str, str], ...] = ()
     unsafe: bool = False
     confirmed: frozenset[str] = frozenset()

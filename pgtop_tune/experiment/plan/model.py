@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.base.units import about, counted, duration, memory
@@ -36,7 +36,7 @@ class PlanFacts(Struct, frozen=True, kw_only=True):
     ram_bytes: int | None = None
     cores: int | None = None
     shared_buffers_bytes: int | None = None
-    advised: Mapping[str, str] = field(default_factory=dict)
+    advised: Mapping[str, str] = {}
 
 
 class NotToTell(UsageProblem):

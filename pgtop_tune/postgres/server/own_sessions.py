@@ -36,8 +36,8 @@ class OwnSessions(Struct):
     pooled: bool = False
     watchers: int = 0
     statement_ms: float = 0.0
-    stuck: dict[str, int] = field(default_factory=dict)
-    looks: dict[str, asyncio.Lock] = field(default_factory=dict)
+    stuck: dict[str, int] = {}
+    looks: dict[str, asyncio.Lock] = {}
 
 
 def marked(text: str) -> str:

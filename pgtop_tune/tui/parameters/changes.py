@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from pgtop_tune.advice.knobs.knob import Knob
@@ -332,6 +332,6 @@ class ListScope(Struct):
     allow_unsafe: bool = False
     client: EngineClient | None = None
     restart: RestartControl | None = None
-    next_load: dict[str, str] = field(default_factory=dict)
+    next_load: dict[str, str] = {}
     conditions: ChangeConditions | None = None
     staged: tuple[SettingRow, ...] = ()

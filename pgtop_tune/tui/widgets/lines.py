@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Final, Literal
 
-from msgspec import Struct, field
+from msgspec import Struct
 from rich.cells import cell_len, set_cell_size
 
 from pgtop_tune.base.safe_text import printable, printable_lines
@@ -284,7 +284,7 @@ class Glyphs(Struct, frozen=True):
     speck: str
     times: str
     minus: str
-    instead: Mapping[int, str] = field(default_factory=dict)
+    instead: Mapping[int, str] = {}
 
 
 UNICODE: Final = Glyphs(

@@ -38,7 +38,7 @@ _KEY_START: Final = b'{"key":'
 _NEXT_KEY: Final = b"\n" + _KEY_START
 _HEADER_START: Final = b'{"format":"pgtop-tune/'
 """Begin of a header, also behind a torn line. No text of a frame holds it: quotes in JSON strings are escaped."""
-_ELAPSED: Final = re.compile(rb'"elapsed_s":\s*(-?\d+(?:\.\d*)?(?:e-?\d+)?)')
+_ELAPSED: Final = re.compile(rb'"elapsed_s":\s*(-?\d+(?:\.\d*)?(?:e-?\d+)?)(?=[,}\s])')
 _LINE_START: Final = 400
 """Bytes of a line that are searched for its moment, which stands at the front."""
 _CHUNK: Final = 1 << 22

@@ -207,7 +207,7 @@ async def test_starts_of_sessions_and_workers_are_no_transactions(make_server: C
 async def test_our_own_sessions_are_left_out_and_counted(server: Throwaway) -> None:
     own = OwnSessions()
     async with reading(place(server), own=own) as reader, reading(place(server), own=own) as second:
-        assert own.pids == {reader.backend_pid, second.backend_pid}
+        assert own.pids == {reader.own_backend()[0], second.own_backend()[0]}
         activity = await reader.read(sections.activity)
         assert isinstance(activity, Activity)
         assert activity.own_backends == 2

@@ -205,7 +205,7 @@ async def test_a_session_that_the_server_ends_is_a_problem_in_its_words_and_conn
     async with reading(place(server)) as reader:
         if waiting:
             await reader.waits(60_000)
-        superuser.execute("SELECT pg_terminate_backend(%s, 5000)", (reader.backend_pid,))
+        superuser.execute("SELECT pg_terminate_backend(%s, 5000)", (reader.own_backend()[0],))
         with pytest.raises(ConnectionProblem, match="terminating connection due to administrator command"):
             await reader.waits(60_000)
         assert not reader.connected
@@ -310,7 +310,7 @@ async def test_a_server_that_does_not_answer_is_given_up(
 
     monkeypatch.setattr(connection_module, "ANSWER_TIMEOUT_S", 0.3)
     async with reading(place(fresh_server)) as reader:
-        pid = reader.backend_pid
+        pid = reader.own_backend()[0]
         assert pid is not None
         os.kill(pid, signal.SIGSTOP)
         try:

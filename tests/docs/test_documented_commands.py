@@ -27,7 +27,7 @@ from tests.support.quick_server import quick_server
 from tests.support.servers import Servers, conninfo
 from tests.terminal.screen import Terminal
 
-TURNS = 5
+TURNS = 10
 SLOW = {"compare", "load", "noise", "parameters"}
 """Pages that take minutes also shortened: the long tests run them."""
 FULL_SCREEN = b"\x1b[?1049h"
@@ -51,7 +51,7 @@ TOOLS = {
 
 
 def _pages() -> Iterator[ParameterSet]:
-    """A fifth of the pages a day, and with the long tests every page with its long blocks."""
+    """A tenth of the pages a day, and with the long tests every page with its long blocks."""
     for page in PAGES:
         turn = (zlib.crc32(page.name.encode()) + date.today().toordinal()) % TURNS
         if any(not block.is_long for block in blocks(page)):

@@ -187,6 +187,7 @@ async def test_nothing_is_asked_when_nobody_waits(server: Throwaway) -> None:
         assert reader.own.statements == sent
 
 
+@pytest.mark.long
 async def test_the_longest_waiting_of_a_crowd_are_asked_about(make_server: Callable[..., Throwaway]) -> None:
     server = make_server(max_connections="90")
     crowd = Crowd(conninfo(server))

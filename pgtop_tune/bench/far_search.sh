@@ -1,7 +1,8 @@
 # Tells which pgbench there are, and where a run's directory may be made.
 #
 # Arguments: a word that begins our lines on standard output, and a binary or its directory, or nothing.
-# Standard output: "MARK base DIRECTORY", "MARK cpus NUMBER" where that is known, and for each pgbench "MARK pgbench PATH" followed by what --version prints,
+# Standard output: "MARK base DIRECTORY", "MARK cpus NUMBER" where that is known, and for each pgbench
+# "MARK pgbench PATH" followed by what --version prints,
 # and "MARK without-tls PATH" where its libpq refuses TLS. No server is asked: there is none in /dev/null.
 mark=$1
 asked_for=$2

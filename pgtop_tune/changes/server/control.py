@@ -452,8 +452,8 @@ class PostgresControl:
                         tell=self._rules.tell,
                     )
                 except (ServerProblem, JournalProblem):
-                    # Nothing is changed, unless a value could not be put back either: its watchdog does that. After a
-                    # lost connection that is not known, and it stays.
+                    # The watchdog of a set stays where the server also refused to put a value back. After a lost
+                    # connection nobody knows, and it stays as well.
                     in_force = journal.text().in_force
                     for set_id in set(self._held.guarded).difference(guarded_before):
                         if unreverted := [change for change in in_force if change.set_key == set_id]:

@@ -44,7 +44,7 @@ def turned_round(primary_conninfo: str, standby: ServerEndpoint) -> str:
 
 
 def why_refused(source: str, primary: ServerPlace) -> str:
-    """Return why a server does not let in a standby from the place of its primary, in its words; "" where it does.
+    """Return why a server refuses the replication login of its primary's account, in its words; "" where it accepts.
 
     A child with the rights of that server's account asks: its user name counts, its password file and its keys, with
     names as they are below its data directory.
